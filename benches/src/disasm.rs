@@ -101,7 +101,7 @@ fn derived(mut derivation: Derivation, how: How) -> Result<Vec<WantedFunc>, Erro
         };
         let func = derivation.take(&part, &*isa)?;
         let symbol = part.symbol.trim_end_matches(".entry").to_owned();
-        Ok(WantedFunc { what, symbol, func, derived: Some(part.twice) })
+        Ok(WantedFunc { what, symbol, func, derived: Some(part.versioned) })
     });
     taken.collect()
 }

@@ -27,21 +27,21 @@ pub fn is_blessing() -> bool {
 /// Compare the dumps with those that were blessed, or bless them.
 pub fn check(file: &File, path: &Path, bless: bool) -> Result<(), Complaints> {
     let stages = stages(file);
-    let kept = beside(path);
+    let blessed_path = beside(path);
     if stages.is_empty() {
-        return Err(vec![format!("{} exists, but no `; bless:` line asks for it", kept.display())]);
+        return Err(vec![format!("{} exists, but no `; bless:` line asks for it", blessed_path.display())]);
     }
     let actual = render(file, path, &stages).map_err(|e| vec![e])?;
     if bless {
-        return std::fs::write(&kept, actual).map_err(|e| vec![format!("{}: {e}", kept.display())]);
+        return std::fs::write(&blessed_path, actual).map_err(|e| vec![format!("{}: {e}", blessed_path.display())]);
     }
-    let expected = std::fs::read_to_string(&kept).unwrap_or_default();
+    let expected = std::fs::read_to_string(&blessed_path).unwrap_or_default();
     if expected == actual {
         return Ok(());
     }
     let diff = TextDiff::from_lines(&expected, &actual);
     let diff = diff.unified_diff().context_radius(3).header("blessed", "now").to_string();
-    Err(vec![format!("{} is out of date (`cargo xtask bless` rewrites it):\n{diff}", kept.display())])
+    Err(vec![format!("{} is out of date (`cargo xtask bless` rewrites it):\n{diff}", blessed_path.display())])
 }
 
 fn stages(file: &File) -> Vec<Stage> {

@@ -147,19 +147,19 @@ pub fn activities(bytes: &[u8]) {
             (0, _) => ArgActivity::Const,
             (1, _) => ArgActivity::Active,
             (2, _) => ArgActivity::Duplicated,
-            (_, own) => own.map_or(ArgActivity::Const, |s| s.activity),
+            (_, spec) => spec.map_or(ArgActivity::Const, |s| s.activity),
         })
         .collect();
     let memory = if b.byte() & 1 == 0 { MemoryMode::Leave } else { MemoryMode::Restore };
     let effort = if b.byte() & 3 == 0 { Effort::Quick } else { Effort::Full };
     let options = Options { memory, effort, ..Options::full() };
-    let own = call.request();
+    let stated = call.request();
     let mut request = Request::new(call.func, given.iter().copied());
     // A claim about contents that is false may send the pullback after pointers that are none, so
     // such rules only compile.
     let mut runs = true;
     for (i, ArgSpec { elem, .. }) in request.args.iter_mut().enumerate() {
-        *elem = own.args.get(i).and_then(|a| a.elem);
+        *elem = stated.args.get(i).and_then(|a| a.elem);
         if b.byte() < 16 {
             *elem = [None, Some(Elem::F64), Some(Elem::F32), Some(Elem::Int), Some(Elem::Pointer)][b.below(5)];
             runs = false;

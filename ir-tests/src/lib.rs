@@ -38,7 +38,7 @@ pub fn modules(wasm: &Path) -> Vec<PathBuf> {
 
 /// Modules, under `wasm`, for each composition of modes: curves, cameras, bodies, recursion,
 /// matrices, Eigen without and with vectors.
-pub const MODULES_TWICE: [&str; 7] = [
+pub const NESTED_MODULES: [&str; 7] = [
     "O2/loss.wasm",
     "O2/ba.wasm",
     "O2/nbody.wasm",

@@ -89,7 +89,7 @@ fn all_calls(outer: Mode, inner: Mode) {
 /// the outer one takes in the region of second derivatives.
 fn all_modules(outer: Mode, inner: Mode) {
     let mut tally = Tally::default();
-    for name in ir_tests::MODULES_TWICE {
+    for name in ir_tests::NESTED_MODULES {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("wasm").join(name);
         calls_of(&mut tally, &path, (outer, inner));
     }

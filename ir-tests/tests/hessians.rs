@@ -88,7 +88,7 @@ fn products_of_modules() {
     let census = asked::<u8>("BROLGA_CENSUS").is_some();
     let most = if census { REFUSED_IN_A_CENSUS } else { REFUSED_IN_MODULES };
     for path in ir_tests::modules(&root) {
-        let whole = ir_tests::MODULES_TWICE.iter().any(|name| path == root.join(name));
+        let whole = ir_tests::NESTED_MODULES.iter().any(|name| path == root.join(name));
         let long = path.starts_with(root.join("O0")) || LONG.iter().any(|n| path.file_stem().is_some_and(|s| s == *n));
         if whole || census || !is_quick() && !long {
             calls_of(&mut tally, &File::read(&path).expect("it is read"), &path, (!whole).then_some(usize::MAX));

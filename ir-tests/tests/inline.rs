@@ -223,7 +223,7 @@ fn growth_is_bounded() {
     }
     // As many calls as there is room for, and no more.
     let file = program(&chain(2, 600));
-    let inline = Inline::Small { callee: 100, once: 0, growth: 50 };
+    let inline = Inline::Small { callee: 100, single_call: 0, growth: 50 };
     let found = derived(&file, "f0", inline);
     assert!(found[0].1 > 0 && found[0].2 <= 2 * 602 + 50, "{found:?}");
     // All functions together grow to no more than twice their length and ten thousand instructions.

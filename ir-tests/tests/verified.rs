@@ -151,7 +151,7 @@ fn of_the_frame() -> Vec<Break> {
             true
         }),
         new("a frame is not entered", true, &[Rule::OneFrame], |g| drop_last(g, |op| *op == AdOp::EnterFrame)),
-        new("what is restored is not kept", true, &[Rule::KeptBeforeRestored, Rule::Predecessors], |g| {
+        new("what is restored is not kept", true, &[Rule::KeepDominatesRestore, Rule::Predecessors], |g| {
             let all: Vec<AdOp> = g.blocks.values().flat_map(|b| b.insts.values()).map(|i| i.op.clone()).collect();
             let mut slots = all.iter().filter_map(|op| match op {
                 AdOp::Restore(slot) | AdOp::RestoreBlock(slot) => Some(*slot),
@@ -164,7 +164,7 @@ fn of_the_frame() -> Vec<Break> {
         new(
             "a value is restored as another type",
             false,
-            &[Rule::KeptBeforeRestored, Rule::Types, Rule::Signature],
+            &[Rule::KeepDominatesRestore, Rule::Types, Rule::Signature],
             |g| {
                 for inst in g.blocks.values_mut().flat_map(|b| b.insts.values_mut()) {
                     if matches!(inst.op, AdOp::Restore(_)) {

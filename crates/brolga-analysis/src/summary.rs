@@ -154,7 +154,7 @@ pub struct Summaries {
     /// Which functions can run later than in the primal.
     pub(crate) delays: HashMap<FuncKey, Delay>,
     /// Which recursions may as well run once more.
-    pub(crate) twice: HashSet<FuncKey>,
+    pub(crate) rerunnable: HashSet<FuncKey>,
     /// What results are made from.
     pub(crate) results: HashMap<FuncKey, Vec<Made>>,
     /// Which parameters are places in an instance's memory.
@@ -196,8 +196,8 @@ impl Summaries {
     }
 
     /// Which recursions may as well run once more, where their caller needs what they return.
-    pub fn twice(&self) -> &HashSet<FuncKey> {
-        &self.twice
+    pub fn rerunnable(&self) -> &HashSet<FuncKey> {
+        &self.rerunnable
     }
 
     /// Whether a parameter of `f` is used as an address.

@@ -203,8 +203,8 @@ impl Variant {
     pub fn tangent_signature(&self, primal: &Signature) -> Signature {
         let mut s = self.forward_signature(primal);
         // The tangent of a fragment is of the fragment's own type.
-        let ty = |shape: Shape, own: &AbiParam| match shape {
-            Shape::Bytes { .. } => AbiParam::new(own.value_type.as_int()),
+        let ty = |shape: Shape, primal_param: &AbiParam| match shape {
+            Shape::Bytes { .. } => AbiParam::new(primal_param.value_type.as_int()),
             _ => AbiParam::new(shape.ty()),
         };
         s.params.extend(self.param_shapes(primal).map(|(i, shape)| ty(shape, &primal.params[i])));

@@ -534,10 +534,10 @@ fn unless_the_function_tells_others_of_it() {
     assert_eq!(said(stored), [[false], [false], [false]]);
     // Of an object that only one argument leads to, what is stored there is what is found there, or
     // what has been there.
-    let own = "v4 = load.f64 v12\n store v2, v12+16\n v6 = load.i32 v12+16\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
-    assert_eq!(said(own), [[false], [true], [false]]);
+    let private_object = "v4 = load.f64 v12\n store v2, v12+16\n v6 = load.i32 v12+16\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
+    assert_eq!(said(private_object), [[false], [true], [false]]);
     // Given to a function that keeps it, and to one that writes through another.
-    let kept = "v4 = load.f64 v12\n call fn4(v0, v1)\n v6 = load.i32 v22\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
-    assert_eq!(said(kept), [[false], [false], [false]]);
+    let captured = "v4 = load.f64 v12\n call fn4(v0, v1)\n v6 = load.i32 v22\n v7 = uextend.i64 v6\n v8 = iadd v0, v7\n store v3, v8";
+    assert_eq!(said(captured), [[false], [false], [false]]);
     assert_eq!(said("v4 = load.f64 v12\n call fn3(v0, v2, v3)"), [[false], [true], [true]]);
 }

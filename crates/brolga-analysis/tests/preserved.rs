@@ -59,9 +59,9 @@ const CALLEES: &str = "ss0 = explicit_slot 16
 
 /// What each call of `%f` of a function of the program is told, in order: parameters, and `r` for
 /// the rest.
-fn told(program: &Program, noalias: &[bool], kept: Option<Preserved>) -> Vec<String> {
+fn told(program: &Program, noalias: &[bool], preserved_memory: Option<Preserved>) -> Vec<String> {
     with_input(program, (noalias, &[]), |cx, _| {
-        let found = preserved::calls(&cx, kept);
+        let found = preserved::calls(&cx, preserved_memory);
         let insts = cx.cfg.blocks.iter().flat_map(|&b| cx.func.layout.block_insts(b));
         let derived = |i: &Inst| match cx.func.dfg.insts[*i] {
             InstructionData::Call { func_ref, .. } => {
@@ -74,9 +74,9 @@ fn told(program: &Program, noalias: &[bool], kept: Option<Preserved>) -> Vec<Str
     })
 }
 
-fn show(kept: Preserved) -> String {
-    let rest = kept.the_rest().then(|| "r".to_owned());
-    kept.params().map(|i| i.to_string()).chain(rest).collect()
+fn show(preserved_memory: Preserved) -> String {
+    let rest = preserved_memory.the_rest().then(|| "r".to_owned());
+    preserved_memory.params().map(|i| i.to_string()).chain(rest).collect()
 }
 
 /// The same of a function `%f` of two pointers and a float, that does both halves itself.
@@ -151,18 +151,18 @@ fn blocks_that_are_released_are_there_until_the_end() {
 }
 
 /// What the calls of a pair are told that was told this, and which of its loads are done again.
-fn pair(body: &str, kept: Preserved) -> (Vec<String>, Vec<bool>) {
+fn pair(body: &str, preserved_memory: Preserved) -> (Vec<String>, Vec<bool>) {
     let text = format!(
         "{LIBRARY} function %f(i64, i64, f64) -> f64 {{ {CALLEES}
         block0(v0: i64, v1: i64, v2: f64):\n{body}\n return v2 }}"
     );
     let program = program(&text);
-    let loads = with_input(&program, NOTHING_SAID, |cx, _| loads(cx.places(), kept));
-    (told(&program, &[], Some(kept)), loads)
+    let loads = with_input(&program, NOTHING_SAID, |cx, _| loads(cx.places(), preserved_memory));
+    (told(&program, &[], Some(preserved_memory)), loads)
 }
 
-fn loads(places: Places<'_>, kept: Preserved) -> Vec<bool> {
-    let found = preserved::loads(places, kept);
+fn loads(places: Places<'_>, preserved_memory: Preserved) -> Vec<bool> {
+    let found = preserved::loads(places, preserved_memory);
     let all = places.func.layout.blocks().flat_map(|b| places.func.layout.block_insts(b));
     let is_load = |i: &Inst| matches!(places.func.dfg.insts[*i], InstructionData::Load { .. });
     all.filter(is_load).map(|i| found.contains(i)).collect()
@@ -177,7 +177,7 @@ fn a_pair_passes_on_what_it_was_told() {
         v8 = call fn0(v0, v1)
         v9 = call fn0(v6, v0)
         v10 = call fn1(v0, v0)";
-    let of = |kept| pair(body, kept);
+    let of = |preserved_memory| pair(body, preserved_memory);
     assert_eq!(of(Preserved::NOTHING), (vec!["".into(), "".into(), "".into()], vec![false, false, false, false]));
     assert_eq!(
         of(Preserved::of_params([0])),
@@ -280,8 +280,8 @@ fn module(body: &str) -> Program {
 }
 
 /// What the last call is told, all calls of allocators being told nothing.
-fn last(body: &str, kept: Option<Preserved>) -> String {
-    told(&module(body), &[], kept).pop().unwrap()
+fn last(body: &str, preserved_memory: Option<Preserved>) -> String {
+    told(&module(body), &[], preserved_memory).pop().unwrap()
 }
 
 #[test]
@@ -349,7 +349,8 @@ fn in_a_module_pairs_know_parameters_by_their_blocks() {
         v13 = load.f64 v12
         v14 = load.f64 v0-16
         v9 = call fn2(v0, v2, v1)";
-    let loads = |kept| with_input(&module(body), NOTHING_SAID, |cx, _| loads(cx.places(), kept));
+    let loads =
+        |preserved_memory| with_input(&module(body), NOTHING_SAID, |cx, _| loads(cx.places(), preserved_memory));
     assert_eq!(loads(Preserved::of_params([1])), [true, true, false, false]);
     assert_eq!(loads(Preserved::of_params([2])), [false, false, false, false]);
     assert_eq!(loads(Preserved::NOTHING.and_the_rest()), [false, false, true, false]);
@@ -357,14 +358,15 @@ fn in_a_module_pairs_know_parameters_by_their_blocks() {
     assert_eq!(last(body, Some(Preserved::of_params([2]))), "");
     // One of two, of which one is kept.
     let one = body.replace("iadd v1, v4", "select v4, v1, v2").replace("fn2(v0, v2, v1)", "fn2(v0, v2, v5)");
-    let loads = |kept| with_input(&module(&one), NOTHING_SAID, |cx, _| self::loads(cx.places(), kept));
+    let loads =
+        |preserved_memory| with_input(&module(&one), NOTHING_SAID, |cx, _| self::loads(cx.places(), preserved_memory));
     assert_eq!(loads(Preserved::of_params([1])), [false, false, false, false]);
     assert_eq!(loads(Preserved::of_params([1, 2])), [true, true, false, false]);
     assert_eq!(last(&one, Some(Preserved::of_params([1]))), "");
     assert_eq!(last(&one, Some(Preserved::of_params([1, 2]))), "2");
     // A block of its own is not kept, and what is found elsewhere may be one that has escaped.
-    let own = "v3 = call fn0(v0, v2)\n v9 = call fn2(v0, v2, v3)";
-    assert_eq!(last(own, Some(Preserved::of_params([1, 2]).and_the_rest())), "");
+    let new_block = "v3 = call fn0(v0, v2)\n v9 = call fn2(v0, v2, v3)";
+    assert_eq!(last(new_block, Some(Preserved::of_params([1, 2]).and_the_rest())), "");
     let escaped = |what: &str| format!("v3 = call fn0(v0, v2)\n {what}\n v9 = call fn5(v0, v1)");
     assert_eq!(last(&escaped(""), Some(Preserved::NOTHING.and_the_rest())), "r");
     assert_eq!(last(&escaped("call fn4(v0, v3)"), Some(Preserved::NOTHING.and_the_rest())), "");

@@ -160,8 +160,8 @@ fn forward_line(found: &Result<ForwardCheck, Error>) -> (String, bool) {
 /// Check second derivatives of one call.
 fn check_second(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result<bool, Failure> {
     let failed = |e| Failure::Run(job.name(), e);
-    let own = job.options();
-    let hessian = brolga_driver::second::rules(&file.program, &job.call, &own);
+    let asked = job.options();
+    let hessian = brolga_driver::second::rules(&file.program, &job.call, &asked);
     let options = Options { mode: Options::default().mode, ..job.options() };
     let rule = || rules.get(&job.call.request(), &options);
     let tolerances = Tolerances::of(&file.program, &job.call, job.clauses.tol);

@@ -123,11 +123,11 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
 /// Work and span of a call's function and of both halves of its derivative, as far as they run:
 /// whose in words and as a key.
 fn counts(program: &Program, job: &Job<'_>) -> Vec<(&'static str, &'static str, [u64; 2])> {
-    let own = work_and_span(program, &job.call).map(|(work, span)| ("the function", "work_and_span", [work, span]));
+    let primal = work_and_span(program, &job.call).map(|(work, span)| ("the function", "work_and_span", [work, span]));
     let derived = executed(program, &job.call, &job.options()).ok().into_iter().flatten();
     let names = [("its forward pass", "forward_work_and_span"), ("its pullback", "pullback_work_and_span")];
     let derived = names.into_iter().zip(derived).map(|((of, key), n)| (of, key, [n.work, n.span]));
-    own.into_iter().chain(derived).collect()
+    primal.into_iter().chain(derived).collect()
 }
 
 /// Loops of a call that cannot be reversed from states, and why.

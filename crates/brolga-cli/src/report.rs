@@ -143,8 +143,8 @@ fn diagnostic(d: &Diagnostic, source: Option<&SourceText>) -> String {
 
 fn trap(t: &Trap, source: Option<&SourceText>) -> String {
     // A reversible function is known by the user's name, not by that of what it was lowered to.
-    let own = source.filter(|s| is_reversible(&s.0)).map(|_| t.source_name.as_deref().unwrap_or(&t.function));
-    let place = match own {
+    let source_name = source.filter(|s| is_reversible(&s.0)).map(|_| t.source_name.as_deref().unwrap_or(&t.function));
+    let place = match source_name {
         Some(name) => format!("in `{name}`"),
         None => place(&t.function, t.block.map(|b| b.to_string()), t.inst.map(|i| i.to_string())),
     };
@@ -153,7 +153,7 @@ fn trap(t: &Trap, source: Option<&SourceText>) -> String {
     let phase = if t.phase == "forward" { "forward pass" } else { t.phase };
     let title = format!("trap {} in the {phase}: {}", t.code, t.message);
     let group = excerpt.group(Level::ERROR.primary_title(title.as_str()), &place);
-    let notes = t.notes().filter(|_| own.is_none());
+    let notes = t.notes().filter(|_| source_name.is_none());
     let group = notes.fold(group, |group, note| group.element(Level::NOTE.message(note)));
     Renderer::styled().render(&[group]).to_string()
 }
@@ -183,14 +183,14 @@ impl<'a> Excerpt<'a> {
         let first = index.saturating_sub(CONTEXT);
         let base = starts[first];
         let excerpt = &text[base..end_of((index + CONTEXT).min(starts.len() - 1)).max(base)];
-        let whole = text[starts[index]..end_of(index).max(starts[index])].trim_end();
-        let indent = whole.len() - whole.trim_start().len();
-        let code_end = whole.split(" ;").next().map_or(whole.len(), |code| code.trim_end().len()).max(indent);
+        let full_line = text[starts[index]..end_of(index).max(starts[index])].trim_end();
+        let indent = full_line.len() - full_line.trim_start().len();
+        let code_end = full_line.split(" ;").next().map_or(full_line.len(), |code| code.trim_end().len()).max(indent);
         Some(Self {
             name,
             text: excerpt,
             first_line: first + 1,
-            line: starts[index] - base..starts[index] - base + whole.len(),
+            line: starts[index] - base..starts[index] - base + full_line.len(),
             span: indent..code_end,
         })
     }

@@ -128,12 +128,12 @@ fn jacobians() {
     let table = file.run("jacobian", &scale).expect(0).stdout;
     assert!(table.contains("buffer 0[1]") && table.contains("0[0]"), "{table}");
     file.run("jacobian", &["--call", "%f(2.0, 3.0)", "--outputs", "1"]).expect(2).says("no duplicated buffer");
-    let twice = ["--call", "%scale([1.0, 2.0], 3.0)", "--outputs", "0,0"];
-    file.run("jacobian", &twice).expect(2).says("name each buffer once");
+    let repeated = ["--call", "%scale([1.0, 2.0], 3.0)", "--outputs", "0,0"];
+    file.run("jacobian", &repeated).expect(2).says("name each buffer once");
     let constant = ["--call", "%scale([1.0, 2.0], 3.0)", "--outputs", "0", "--activity", "const,active"];
     file.run("jacobian", &constant).expect(2).says("let its activity be `duplicated`");
-    let twice = "function %twice(i32) -> i32 {\nblock0(v0: i32):\nv1 = iadd v0, v0\nreturn v1\n}\n";
-    temporary("whole.clif", twice)
+    let doubling = "function %twice(i32) -> i32 {\nblock0(v0: i32):\nv1 = iadd v0, v0\nreturn v1\n}\n";
+    temporary("whole.clif", doubling)
         .run("jacobian", &["--call", "%twice(2)"])
         .expect(2)
         .says("there is nothing to derive");

@@ -94,9 +94,12 @@ fn steps_that_write_outside_of_their_states() {
         .says("read by %step, inst1");
     file.run("check", &call).expect(1).says("writes outside of the loop's states").says("line 8: store");
     // One step reads nothing that it has not written; that it writes is all that derived code sees.
-    let once = ["--call", "%counts([8.0], [0.5], 1)", "--shadow", "0=[1.0]"];
-    file.run("check", &once).expect(0);
-    file.run("grad", &[&once[..], &["--debug"]].concat()).expect(1).says("writes to byte 0 of a buffer").says("inst5");
+    let one_step = ["--call", "%counts([8.0], [0.5], 1)", "--shadow", "0=[1.0]"];
+    file.run("check", &one_step).expect(0);
+    file.run("grad", &[&one_step[..], &["--debug"]].concat())
+        .expect(1)
+        .says("writes to byte 0 of a buffer")
+        .says("inst5");
 }
 
 /// Steps have a frame on the module's stack; in place of COUNT they may count in memory.

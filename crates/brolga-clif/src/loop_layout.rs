@@ -41,8 +41,8 @@ pub fn loop_layout(func: &mut ir::Function, isa: &dyn TargetIsa, passes: LoopPas
     }
     let shape = FlowInfo::of(func);
     let rotated = passes.rotate && rotate(func, &shape);
-    if verified.behind("loop_rotate", func) && passes.hoist && is_short(func) {
+    if verified.check_after("loop_rotate", func) && passes.hoist && is_short(func) {
         hoist(func, shape, rotated, isa);
-        verified.behind("licm_gvn", func);
+        verified.check_after("licm_gvn", func);
     }
 }

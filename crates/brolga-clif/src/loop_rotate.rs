@@ -158,7 +158,7 @@ impl OutsideUses {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Body,
-    Behind,
+    Exit,
 }
 
 fn rotate_one(func: &mut ir::Function, shape: &FlowInfo, c: &Candidate, uses: &mut OutsideUses) -> bool {
@@ -173,7 +173,7 @@ fn rotate_one(func: &mut ir::Function, shape: &FlowInfo, c: &Candidate, uses: &m
             _ => others().all(|p| shape.domtree.block_dominates(b, p.block)).then_some(true),
         }
     };
-    let [body, behind] = targets.map(first);
+    let [body, exit] = targets.map(first);
     let Some(body_is_shared) = body else { return false };
     let users: Vec<ir::Inst> = uses.users.get(&c.header).cloned().unwrap_or_default();
     let mut sides: Vec<(ir::Inst, Side)> = Vec::with_capacity(users.len());
@@ -182,20 +182,20 @@ fn rotate_one(func: &mut ir::Function, shape: &FlowInfo, c: &Candidate, uses: &m
         let b = uses.stands_for.get(&b).copied().unwrap_or(b);
         let side = match () {
             () if shape.domtree.block_dominates(targets[0], b) => Side::Body,
-            () if behind.is_some() && shape.domtree.block_dominates(targets[1], b) => Side::Behind,
+            () if exit.is_some() && shape.domtree.block_dominates(targets[1], b) => Side::Exit,
             () => return false,
         };
         sides.push((inst, side));
     }
     // Blocks of our own where a target has other predecessors.
     let body = if body_is_shared { between(func, c, c.body_at, uses) } else { targets[0] };
-    let behind = match behind {
+    let exit = match exit {
         Some(true) => between(func, c, 1 - c.body_at, uses),
         _ => targets[1],
     };
     // Values of the header that are used elsewhere, under new names.
     let idle = idle(func, c);
-    for (side, block, at) in [(Side::Body, body, c.body_at), (Side::Behind, behind, 1 - c.body_at)] {
+    for (side, block, at) in [(Side::Body, body, c.body_at), (Side::Exit, exit, 1 - c.body_at)] {
         let users = || sides.iter().filter(|s| s.1 == side).map(|s| s.0);
         let mut used: SmallVec<[Value; 8]> = SmallVec::new();
         for v in users().flat_map(|inst| func.dfg.inst_values(inst)) {

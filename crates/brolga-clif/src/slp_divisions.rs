@@ -95,7 +95,7 @@ fn in_block(func: &mut ir::Function, block: ir::Block) -> usize {
     by.retain(|_, all| all.len() > 1);
     let mut pairs = 0;
     for (y, mut all) in by {
-        once_each(func, &mut all);
+        deduplicate(func, &mut all);
         while all.len() > 1 {
             let first = all.remove(0);
             // What was done before has moved what stands in the block.
@@ -113,24 +113,24 @@ fn in_block(func: &mut ir::Function, block: ir::Block) -> usize {
 }
 
 /// Of divisions by one number, leave one for each number that is divided: the first.
-fn once_each(func: &mut ir::Function, all: &mut Vec<Division>) {
+fn deduplicate(func: &mut ir::Function, all: &mut Vec<Division>) {
     let mut first: HashMap<Value, Value> = HashMap::default();
     all.retain(|d| {
         let z = func.dfg.first_result(d.inst);
-        let kept = *first.entry(d.of).or_insert(z);
-        if kept != z {
+        let first_quotient = *first.entry(d.of).or_insert(z);
+        if first_quotient != z {
             func.dfg.clear_results(d.inst);
-            func.dfg.change_to_alias(z, kept);
+            func.dfg.change_to_alias(z, first_quotient);
             func.layout.remove_inst(d.inst);
         }
-        kept == z
+        first_quotient == z
     });
 }
 
 /// Where in a block two divisions are done at once.
 struct Meeting {
     /// Behind this instruction, or at the start of the block.
-    behind: Option<ir::Inst>,
+    after: Option<ir::Inst>,
     /// What stands before that and reads a quotient, in order. It moves behind the division.
     waits: Vec<ir::Inst>,
 }
@@ -154,7 +154,7 @@ fn meeting(func: &ir::Function, insts: &[ir::Inst], by: Value, pair: [Division; 
         }
     }
     let one_waits = operands.iter().any(|v| late.contains(v));
-    (!one_waits).then(|| Meeting { behind: from.checked_sub(1).map(|n| insts[n]), waits })
+    (!one_waits).then(|| Meeting { after: from.checked_sub(1).map(|n| insts[n]), waits })
 }
 
 /// Make one of two divisions.
@@ -165,7 +165,7 @@ fn together(func: &mut ir::Function, block: ir::Block, meeting: &Meeting, y: Val
     pair.iter().for_each(|d| func.layout.remove_inst(d.inst));
     meeting.waits.iter().for_each(|&i| func.layout.remove_inst(i));
     let mut cursor = FuncCursor::new(func);
-    match meeting.behind {
+    match meeting.after {
         Some(inst) => cursor.goto_after_inst(inst),
         None => cursor.goto_first_insertion_point(block),
     }

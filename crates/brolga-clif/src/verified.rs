@@ -66,7 +66,7 @@ impl Passes {
     }
 
     /// Behind a pass: whether the next one may run.
-    pub fn behind(&mut self, pass: &'static str, func: &ir::Function) -> bool {
+    pub fn check_after(&mut self, pass: &'static str, func: &ir::Function) -> bool {
         if self.each && !self.is_broken() {
             let now = hash(func);
             if std::mem::replace(&mut self.seen, now) == now {
@@ -135,13 +135,13 @@ mod tests {
         let (sound, mut broken) = (function(), function());
         breaks(&mut broken);
         let mut passes = Passes::verified(true);
-        assert!(passes.behind("first", &broken) && passes.is_sound(&sound));
+        assert!(passes.check_after("first", &broken) && passes.is_sound(&sound));
         assert!(!passes.is_sound(&broken) && passes.take_broken().is_some());
         assert!(Passes::verified(false).is_sound(&broken));
 
         let mut passes = Passes::each();
-        assert!(passes.behind("first", &sound) && !passes.behind("second", &broken));
-        assert!(!passes.behind("third", &sound), "nothing runs any more");
+        assert!(passes.check_after("first", &sound) && !passes.check_after("second", &broken));
+        assert!(!passes.check_after("third", &sound), "nothing runs any more");
         assert_eq!(passes.take_broken().map(|b| b.pass), Some("second"));
     }
 }

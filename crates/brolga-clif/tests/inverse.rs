@@ -337,8 +337,11 @@ fn loops_that_store_nothing_run_again() {
 #[test]
 fn what_a_loop_reads_and_is_stored_to_behind_it_is_lost() {
     // The numbers that are added up are those that the sums are added to.
-    let own = refused(&SUM.replace("v14 = iadd v1, v13", "v14 = iadd v0, v13"));
-    assert!(own.contains("v33 = iadd") && own.contains("of two values that are not found again"), "{own}");
+    let self_sum = refused(&SUM.replace("v14 = iadd v1, v13", "v14 = iadd v0, v13"));
+    assert!(
+        self_sum.contains("v33 = iadd") && self_sum.contains("of two values that are not found again"),
+        "{self_sum}"
+    );
     // What is subtracted from decides how many iterations there are.
     let decides = text(&TURNS.replace("v36 = icmp ule v35, v2", "v36 = icmp ule v35, v33"));
     let decides = found_of(&function(&decides), &[0, 1]).expect_err("it has no inverse");
@@ -382,9 +385,9 @@ fn loops_carry_what_they_only_read() {
         assert_eq!(there_and_back_of(RUNNING, &[0, 1], 500, n), (0.0, 0, true), "n = {n}");
     }
     // What it reads is stored to in the loop.
-    let own = text(&RUNNING.replace("v18 = iadd v1, v13", "v18 = iadd v0, v13"));
-    let own = found_of(&function(&own), &[0, 1]).expect_err("it has no inverse");
-    assert!(own.contains("is made of the state"), "{own}");
+    let self_read = text(&RUNNING.replace("v18 = iadd v1, v13", "v18 = iadd v0, v13"));
+    let self_read = found_of(&function(&self_read), &[0, 1]).expect_err("it has no inverse");
+    assert!(self_read.contains("is made of the state"), "{self_read}");
 }
 
 /// Sums as far as they have come, in place of the numbers.
@@ -512,8 +515,8 @@ fn what_is_lost_is_named() {
     has(line("v7 = fadd v3, v5\nstore v7, v0+4"), ["v7, v0+4", "it stores to a part of what `v3 = load.f64 v0`"]);
     let by = line("v7 = load.i64 v0+16\nv8 = iadd v0, v7\nv9 = load.f64 v8\nv10 = fneg v9\nstore v10, v8");
     assert!(by.contains("is made of the state"), "{by}");
-    let kept = refused(&TOP.replace("v13 = iadd v6, v4", "v13 = iadd v6, v10"));
-    assert!(kept.contains("is made of the state"), "{kept}");
+    let lost_value = refused(&TOP.replace("v13 = iadd v6, v4", "v13 = iadd v6, v10"));
+    assert!(lost_value.contains("is made of the state"), "{lost_value}");
     let shifted = refused(&TOP.replace("v13 = iadd v6, v4", "v13 = ishl v6, v4"));
     assert!(shifted.contains("is not found again from what it is next"), "{shifted}");
     let within = refused(&BOTTOM.replace("brif v22, block4, block5", "brif v22, block4, block3"));
@@ -631,7 +634,7 @@ fn random_functions_are_undone() {
         let straight = format!("{head}\n{}\nreturn", random_body(&mut noise, by_index, "v2", chosen));
         // A sum of what is read is carried, and used.
         let body = random_body(&mut noise, by_index, noise_of(seed), chosen);
-        let again = format!(
+        let looped = format!(
             "{head}\nv6 = iconst.i64 0\nv7 = iconst.i64 1\njump block1(v6, v2)\nblock1(v8: i64, v20: i64):\n\
              v10 = icmp ult v8, v2\nbrif v10, block2, block3\nblock2:\n{body}\nv9 = iadd v8, v7\n\
              v21 = load.i64 v1+64\nv22 = rotl v20, v21\nv23 = bxor v22, v9\njump block1(v9, v23)\nblock3:\nreturn"
@@ -639,7 +642,7 @@ fn random_functions_are_undone() {
         let mut read = [0; 16];
         (0..8).for_each(|i| read[i] = 8 + (i as u64 * 5 + seed) % 8);
         read[8..].iter_mut().for_each(|r| *r = noise.below(1 << 40));
-        for body in [straight, again] {
+        for body in [straight, looped] {
             if by_index && found(&function(&text(&body))).is_err_and(|e| e.contains("as others may")) {
                 continue;
             }

@@ -40,10 +40,10 @@ fn check(body: &str, expected: (usize, usize)) {
     let before = function(&text);
     let isa = jit::host_isa();
     let mut after = before.clone();
-    let turned = rotate(&mut after, &FlowInfo::of(&before));
+    let rotated = rotate(&mut after, &FlowInfo::of(&before));
     cranelift_codegen::verify_function(&after, &*isa).unwrap_or_else(|e| panic!("{e}\n{after}"));
     assert_eq!(ends(&after), expected, "{after}");
-    assert_eq!(turned, ends(&before) != expected, "{after}");
+    assert_eq!(rotated, ends(&before) != expected, "{after}");
     for n in [-1, 0, 1, 2, 3, 7] {
         assert_eq!(run(&before, n), run(&after, n), "n = {n}\n{after}");
     }
@@ -185,7 +185,7 @@ fn a_nest_whose_inner_header_asks_for_what_the_outer_one_has() {
 }
 
 #[test]
-fn one_behind_the_other() {
+fn diamonds_in_sequence() {
     // The block behind the first loop is the header of the second, which uses what the first has
     // ended with.
     check(

@@ -246,11 +246,11 @@ fn plain(words: &[u32]) -> Vec<u32> {
 }
 
 fn plain64(words: &[u32], odd: bool) -> Vec<u64> {
-    let whole = |c: &[u32]| {
+    let canonical = |c: &[u32]| {
         let bits = u64::from(c[0]) | u64::from(c[1]) << 32;
         if f64::from_bits(bits).is_nan() { f64::NAN.to_bits() } else { bits }
     };
-    words[usize::from(odd)..].chunks_exact(2).map(whole).collect()
+    words[usize::from(odd)..].chunks_exact(2).map(canonical).collect()
 }
 
 fn same_memory(a: &[u32], b: &[u32]) -> bool {
@@ -439,8 +439,8 @@ fn places() {
     assert_eq!(cells(add, 8), Some((4, 1)));
     assert_eq!(cells(add, 16), Some((1, 1)));
     // Twice, and beside another.
-    let twice = format!("{add} v22 = load.f64 v1\n v23 = fsub v22, v13\n store v23, v1\n");
-    assert_eq!(cells(&twice, 8), Some((4, 1)));
+    let two_adds = format!("{add} v22 = load.f64 v1\n v23 = fsub v22, v13\n store v23, v1\n");
+    assert_eq!(cells(&two_adds, 8), Some((4, 1)));
     let two = format!("{add} v22 = load.f64 v2+8\n v23 = fsub v22, v13\n store v23, v2+8\n");
     assert_eq!(cells(&two, 8), Some((4, 2)));
     assert_eq!(cells(&two, 32), Some((1, 2)));

@@ -227,7 +227,7 @@ struct Samples<'a> {
     inputs: &'a [Input],
     rule: FreshRule<'a>,
     /// The rule for all samples, unless runs leave traces in its data objects.
-    kept: Option<DerivedRule>,
+    shared_rule: Option<DerivedRule>,
     precision: f64,
     noise: f64,
 }
@@ -242,10 +242,10 @@ impl<'a> Samples<'a> {
         precision: f64,
         noise: f64,
     ) -> Result<Self, Error> {
-        let kept = rule()?;
-        objective(&kept, call)?;
+        let shared_rule = rule()?;
+        objective(&shared_rule, call)?;
         let stateful = program.has_writable_data();
-        Ok(Self { call, inputs, rule, kept: (!stateful).then_some(kept), precision, noise })
+        Ok(Self { call, inputs, rule, shared_rule: (!stateful).then_some(shared_rule), precision, noise })
     }
 
     /// The objective where input `i` is `x`.
@@ -253,7 +253,7 @@ impl<'a> Samples<'a> {
         let mut values: Vec<f64> = self.inputs.iter().map(|i| i.value).collect();
         values[i] = x;
         let moved = with_inputs(self.call, self.inputs, &values);
-        match &self.kept {
+        match &self.shared_rule {
             Some(rule) => objective(rule, &moved),
             None => objective(&(self.rule)()?, &moved),
         }

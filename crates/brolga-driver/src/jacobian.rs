@@ -200,8 +200,8 @@ impl<'a> Back<'a> {
         undamaged(&self.memory)?;
         let n = call.hidden() + call.args.len();
         let one = |k: usize| {
-            let own = &cotangents[k * n..][..n];
-            flat(&gradient_of(call, &self.memory, own, (k, width)), columns)
+            let of_seed = &cotangents[k * n..][..n];
+            flat(&gradient_of(call, &self.memory, of_seed, (k, width)), columns)
         };
         Ok((0..all.len()).map(one).collect())
     }

@@ -253,11 +253,12 @@ impl File {
         let in_part = !wanted.is_empty() && !problems.is_empty() && all_there;
         let asked = (!wanted.is_empty()).then(|| reached(&units, wanted));
         if in_part {
-            let mut kept = reached(&units, wanted);
-            let undone: Vec<_> = undone_in(&directives).filter(|u| kept.contains(&u.undone.function.node)).collect();
-            undone.iter().for_each(|u| kept.extend(reached(&units, u.undone.inverse.as_slice())));
-            problems.0.retain(|d| d.function.is_empty() || kept.contains(&d.function));
-            units.retain(|u| kept.contains(&u.symbol));
+            let mut reached_symbols = reached(&units, wanted);
+            let undone: Vec<_> =
+                undone_in(&directives).filter(|u| reached_symbols.contains(&u.undone.function.node)).collect();
+            undone.iter().for_each(|u| reached_symbols.extend(reached(&units, u.undone.inverse.as_slice())));
+            problems.0.retain(|d| d.function.is_empty() || reached_symbols.contains(&d.function));
+            units.retain(|u| reached_symbols.contains(&u.symbol));
         }
         if !problems.is_empty() {
             return Err(by_line(problems));
@@ -303,8 +304,8 @@ impl File {
         let isa = host_isa();
         for chunk in &source::split(text).functions {
             let unit = Unit::read(chunk, &isa)?;
-            let twice = |s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice"));
-            self.program.define(&unit.symbol, unit.func, |_| 0).map_err(twice)?;
+            let redefined = |s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice"));
+            self.program.define(&unit.symbol, unit.func, |_| 0).map_err(redefined)?;
         }
         Ok(())
     }
@@ -526,7 +527,7 @@ fn stray_lines(parts: &source::Parts<'_>, problems: &mut Diagnostics) {
 
 fn distinct(units: Vec<Unit>, problems: &mut Diagnostics) -> Vec<Unit> {
     let mut first: HashMap<String, u32> = HashMap::new();
-    let mut kept = Vec::new();
+    let mut distinct_units = Vec::new();
     for unit in units {
         if let Some(line) = first.get(&unit.symbol) {
             let mut d = Diagnostic::new("AD0004", format!("`%{}` is defined twice", unit.symbol)).in_func(&unit.symbol);
@@ -534,10 +535,10 @@ fn distinct(units: Vec<Unit>, problems: &mut Diagnostics) -> Vec<Unit> {
             problems.push(d.note(format!("the first definition is on line {line}")).help("rename one of them"));
         } else {
             first.insert(unit.symbol.clone(), unit.line);
-            kept.push(unit);
+            distinct_units.push(unit);
         }
     }
-    kept
+    distinct_units
 }
 
 /// The symbols that some functions lead to, their own included.

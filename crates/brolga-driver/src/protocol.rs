@@ -162,11 +162,11 @@ fn chosen_options(call: &Invocation, tol: f64, leave: &Outcome, rule: Deriver<'_
     let some = all.and(Pass::REORDERING);
     let tape = if choice >> 9 & 1 == 0 { TapeKind::Fenced } else { TapeKind::Checked };
     // Loops that are run again, wherever that can be done, add in another order.
-    let again = all.and(Pass::CostModel.into()).without(PassSet::of(&[Pass::Dce, Pass::Reload, Pass::RerunLoops]));
+    let rerun = all.and(Pass::CostModel.into()).without(PassSet::of(&[Pass::Dce, Pass::Reload, Pass::RerunLoops]));
     // What adds in the same order must give the same bits where little effort is made, too.
     let same_order = Pass::REORDERING;
     let (full, quick) = (Effort::Full, Effort::Quick);
-    for (mode, disabled, effort) in [(mode, some, full), (Mode::Gradient, again, full), (mode, same_order, quick)] {
+    for (mode, disabled, effort) in [(mode, some, full), (Mode::Gradient, rerun, full), (mode, same_order, quick)] {
         let options = Options { mode, memory, disabled, effort, tape, ..Options::as_calls() };
         match rule(&options).and_then(|rule| run_anywhere(&rule, call)) {
             Ok(other) if options.runs(Pass::RerunLoops) && other.apart(leave, tol).is_none() => {}
@@ -236,8 +236,8 @@ pub fn dump_violations(program: &Program, request: &Request, options: &Options) 
         catch(|| brolga::dumps(program, request, options, &Stage::ALL))
             .unwrap_or_else(|message| Err(Error::Internal { stage: "dump", message }))
     };
-    for ((stage, text), again) in Stage::ALL.into_iter().zip(dumps()?).zip(dumps()?) {
-        if text != again {
+    for ((stage, text), repeat) in Stage::ALL.into_iter().zip(dumps()?).zip(dumps()?) {
+        if text != repeat {
             found.push(format!("two dumps of stage {} differ", stage.name()));
         }
         if CLIF_STAGES.contains(&stage) {

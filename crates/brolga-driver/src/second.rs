@@ -59,7 +59,7 @@ fn batch(rule: &HessianRule, call: &Invocation, directions: &[Direction]) -> Res
     let width = rule.rule().width();
     let mut memory = Memory::new(call)?;
     let mut places = SecondShadows::blocks(call, directions, width);
-    places.whole = memory.instance_mut().map(|(instance, at)| places.put(instance, at, width)).transpose()?;
+    places.instance = memory.instance_mut().map(|(instance, at)| places.put(instance, at, width)).transpose()?;
     let along = |k: usize| {
         let written = (0..call.args.len()).map(|i| match (call.activity(i), call.buffer(i)) {
             (ArgActivity::Duplicated, Some((owner, ..))) if call.wasm.is_none() => places.along(owner),
@@ -68,7 +68,7 @@ fn batch(rule: &HessianRule, call: &Invocation, directions: &[Direction]) -> Res
                 value.map_or(Along::Still, |v: &DataValue| Along::Value(v.clone()))
             }
         });
-        places.whole.iter().cloned().chain(written).collect::<Vec<_>>()
+        places.instance.iter().cloned().chain(written).collect::<Vec<_>>()
     };
     let along: Vec<Along> = (0..width).flat_map(along).collect();
     let mut out = Second::default();
@@ -110,7 +110,7 @@ struct SecondShadows {
     /// By argument: tangent and product of what it owns; of an instance, a copy.
     blocks: Vec<Option<[Block; 2]>>,
     /// Those of the instance of a module.
-    whole: Option<Along>,
+    instance: Option<Along>,
 }
 
 impl SecondShadows {
@@ -128,7 +128,7 @@ impl SecondShadows {
             }
             _ => None,
         };
-        Self { blocks: call.args.iter().enumerate().map(block).collect(), whole: None }
+        Self { blocks: call.args.iter().enumerate().map(block).collect(), instance: None }
     }
 
     /// Directions into an instance, for which there is one argument.
@@ -216,15 +216,15 @@ pub fn rules<'a>(
     call: &'a Invocation,
     options: &'a brolga::Options,
 ) -> impl Fn(u32) -> Result<HessianRule, Error> + 'a {
-    let kept = std::cell::RefCell::new(Vec::<(u32, HessianRule)>::new());
+    let cache = std::cell::RefCell::new(Vec::<(u32, HessianRule)>::new());
     move |width| {
-        let known = kept.borrow().iter().find(|(of, _)| *of == width).map(|(_, rule)| rule.clone());
+        let known = cache.borrow().iter().find(|(of, _)| *of == width).map(|(_, rule)| rule.clone());
         if let Some(known) = known {
             return Ok(known);
         }
         let made = rule(program, call, &brolga::Options { width, ..options.clone() })?;
         if !program.has_writable_data() {
-            kept.borrow_mut().push((width, made.clone()));
+            cache.borrow_mut().push((width, made.clone()));
         }
         Ok(made)
     }

@@ -110,7 +110,7 @@ impl<'a> Repeated<'a> {
     }
 
     /// Whether they are so.
-    fn is_kept(&self, what: Timed) -> bool {
+    fn is_unchanged(&self, what: Timed) -> bool {
         self.call.args.iter().enumerate().all(|(i, arg)| match (arg, self.memory.buffer(i)) {
             (BoundArg::Buffer { data, .. }, Some(buffer)) => {
                 let along = self.direction.of_buffer(i);
@@ -185,9 +185,9 @@ impl<'a> Repeated<'a> {
         self.keeps = false;
         // The first call warms caches and the tape, the second is the estimate.
         self.time(what, 1)?;
-        let once = self.time(what, 1)?.max(Duration::from_nanos(20));
-        self.keeps = self.is_kept(what);
-        Ok((duration.as_nanos() / once.as_nanos()).clamp(1, 100_000) as usize)
+        let estimate = self.time(what, 1)?.max(Duration::from_nanos(20));
+        self.keeps = self.is_unchanged(what);
+        Ok((duration.as_nanos() / estimate.as_nanos()).clamp(1, 100_000) as usize)
     }
 
     /// What the last call has left.
@@ -324,7 +324,7 @@ pub fn cost(
         rounds += 1;
     }
     // Calls of nothing are alike in all rounds, and what disturbs them only adds time.
-    let own: Vec<Vec<f64>> = all
+    let net_times: Vec<Vec<f64>> = all
         .chunks(2)
         .map(|pair| {
             let guard = quartiles(&pair[1].times)[1];
@@ -332,12 +332,12 @@ pub fn cost(
         })
         .collect();
     let [low, guard_ns, high] = quartiles(&all[1].times);
-    let (primal_ns, spread_ns) = (quartiles(&own[0])[1], high - low);
+    let (primal_ns, spread_ns) = (quartiles(&net_times[0])[1], high - low);
     let share = |of: &Vec<f64>| {
-        let ratios: Vec<f64> = of.iter().zip(&own[0]).map(|(time, primal)| time / primal).collect();
+        let ratios: Vec<f64> = of.iter().zip(&net_times[0]).map(|(time, primal)| time / primal).collect();
         Share { ns: quartiles(of)[1], ratio: (primal_ns >= 2.0 * spread_ns).then(|| quartiles(&ratios)) }
     };
-    let (gradient, tangent) = (share(&own[1]), refused.map_or_else(|| Ok(share(&own[2])), Err));
+    let (gradient, tangent) = (share(&net_times[1]), refused.map_or_else(|| Ok(share(&net_times[2])), Err));
     let tape_bytes = all[2].repeated.tape_bytes();
     Ok(Cost { primal_ns, gradient, tangent, guard_ns, spread_ns, tape_bytes, rounds })
 }
@@ -414,8 +414,8 @@ mod tests {
             }
             // A gradient is that of a fresh call, however often it was there before; along ones the
             // sum moves by two threes, and by the sum itself.
-            let once = crate::run::gradient(&rule(&file, &call, Mode::Combined), &call).unwrap();
-            assert!(r.outcome().same_gradient(&once), "{store}");
+            let fresh = crate::run::gradient(&rule(&file, &call, Mode::Combined), &call).unwrap();
+            assert!(r.outcome().same_gradient(&fresh), "{store}");
             assert_eq!(tangent.cotangents[0].as_ref().map(ToString::to_string), Some("0x1.2000000000000p3".to_owned()));
         }
     }

@@ -661,9 +661,9 @@ block0(v10: f64, v20: f64):
 }";
     let (found, _) = explained_in(Mode::Split, source, "%f(0.5, 2.0)", None);
     let found = text::text("", &found);
-    for kept in ["keeps `v30 = call fn3(v10)` (line 4)", "keeps `call %cos(v10)` beside `v30 = call fn3(v10)` (line 4)"]
+    for note in ["keeps `v30 = call fn3(v10)` (line 4)", "keeps `call %cos(v10)` beside `v30 = call fn3(v10)` (line 4)"]
     {
-        assert_eq!(found.matches(kept).count(), 1, "{kept}\n{found}");
+        assert_eq!(found.matches(note).count(), 1, "{note}\n{found}");
     }
 }
 

@@ -154,7 +154,7 @@ impl CfgBlocks {
     /// block.
     pub fn recycle(self) {
         let blocks = self.blocks.into_iter().map(|(_, b)| b.insts.0).chain([SPARE.take()]);
-        if let Some(mut longest) = blocks.filter(|b| b.capacity() <= *KEPT.end()).max_by_key(Vec::capacity) {
+        if let Some(mut longest) = blocks.filter(|b| b.capacity() <= *SPARE_CAPACITY.end()).max_by_key(Vec::capacity) {
             longest.clear();
             SPARE.set(longest);
         }
@@ -208,7 +208,7 @@ pub struct Fragment(Vec<(InstId, AdInst)>);
 
 /// Instructions from which on the memory of a block is kept for the next one, since what the system
 /// gives anew it has to clear first; and most, since a thread should not hold on to megabytes.
-const KEPT: std::ops::RangeInclusive<usize> = 256..=1 << 14;
+const SPARE_CAPACITY: std::ops::RangeInclusive<usize> = 256..=1 << 14;
 
 thread_local! {
     /// Memory of a long block that is gone.
@@ -218,7 +218,7 @@ thread_local! {
 impl Fragment {
     /// An empty one with room for so many.
     pub fn with_capacity(n: usize) -> Self {
-        if !KEPT.contains(&n) {
+        if !SPARE_CAPACITY.contains(&n) {
             return Self(pages::with_capacity(n));
         }
         let mut memory = SPARE.take();

@@ -20,8 +20,8 @@ pub fn cut(text: &str) -> Cow<'_, str> {
     if text.len() <= MOST {
         return text.into();
     }
-    let kept = &text[..text.floor_char_boundary(MOST)];
-    format!("{kept}… ({} bytes)", text.len()).into()
+    let prefix = &text[..text.floor_char_boundary(MOST)];
+    format!("{prefix}… ({} bytes)", text.len()).into()
 }
 
 /// One problem.

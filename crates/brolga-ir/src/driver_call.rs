@@ -121,8 +121,13 @@ pub fn import(func: &mut ir::Function, symbol: &str, sig: Signature) -> ir::Func
 
 /// A function that calls another one, hands on some of its parameters, and returns what that
 /// returns.
-pub fn calls(symbol: &str, own: &Signature, (callee, sig): &(String, Signature), handed: &[usize]) -> ir::Function {
-    let (mut func, block, params) = begin(symbol, own.clone());
+pub fn calls(
+    symbol: &str,
+    caller_sig: &Signature,
+    (callee, sig): &(String, Signature),
+    handed: &[usize],
+) -> ir::Function {
+    let (mut func, block, params) = begin(symbol, caller_sig.clone());
     let callee = import(&mut func, callee, sig.clone());
     let args: Vec<ir::Value> = handed.iter().map(|&i| params[i]).collect();
     let mut pos = FuncCursor::new(&mut func).at_bottom(block);

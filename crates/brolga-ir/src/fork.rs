@@ -136,14 +136,14 @@ fn checked(body: &ir::Function, call: ir::Inst, name: &str, kind: ForkKind) -> R
     }
     let callees: Option<Vec<_>> = functions.iter().map(|&i| addressed(body, args[i])).collect();
     let callees = callees.filter(|c| !c.is_empty());
-    for (symbol, own) in callees.iter().flatten() {
-        let wanted = kind.callee(own);
-        if (&own.params, &own.returns) != (&wanted.params, &wanted.returns) {
-            return Err((format!("`%{name}` is given `%{symbol}`, declared as {own}"), kind.wanted()));
+    for (symbol, declared) in callees.iter().flatten() {
+        let wanted = kind.callee(declared);
+        if (&declared.params, &declared.returns) != (&wanted.params, &wanted.returns) {
+            return Err((format!("`%{name}` is given `%{symbol}`, declared as {declared}"), kind.wanted()));
         }
     }
-    let own = callees.as_ref().map_or(sig, |c| &c[0].1);
-    let callee = kind.callee(own);
+    let task_sig = callees.as_ref().map_or(sig, |c| &c[0].1);
+    let callee = kind.callee(task_sig);
     let of = match callees.as_deref() {
         None => INDIRECT.to_owned(),
         Some([f, g]) => format!("__{}", joined(&f.0, &g.0)),
@@ -157,7 +157,7 @@ fn checked(body: &ir::Function, call: ir::Inst, name: &str, kind: ForkKind) -> R
     };
     let is_passed = |i: &usize| callees.is_none() || !functions.contains(i);
     let args: Vec<ir::Value> = (0..n).filter(is_passed).map(|i| args[i]).collect();
-    let signature = words(own, args.len(), kind.returns());
+    let signature = words(task_sig, args.len(), kind.returns());
     let funcs = ForkFuncs { symbol: format!("{name}{of}"), kind, callees, callee, signature };
     let (symbol, signature) = (funcs.symbol.clone(), funcs.signature.clone());
     Ok(DriverCall { call, symbol, signature, args, funcs: funcs.bodies(), check })
@@ -189,15 +189,15 @@ impl ForkFuncs {
         };
         // Behind them all stands the number of the task, or how many tasks there are.
         let sig = words(&self.callee, self.signature.params.len() + more + 1, &[]);
-        let whole = build(&self.symbol, &self.signature, |b, params| self.whole(b, params, (&tasks, &sig)));
+        let entry = build(&self.symbol, &self.signature, |b, params| self.entry(b, params, (&tasks, &sig)));
         let driver = build(&tasks, &sig, |b, params| all_tasks(b, params, (&task, &sig)));
         let one = build(&task, &sig, |b, params| self.task(b, params));
         let of = Driver::Tasks(task.as_str().into());
-        vec![(self.symbol, whole, None), (tasks, driver, Some(of)), (task, one, None)]
+        vec![(self.symbol, entry, None), (tasks, driver, Some(of)), (task, one, None)]
     }
 
     /// Call the driver with as many tasks as there are.
-    fn whole(&self, b: &mut FunctionBuilder<'_>, params: &[ir::Value], tasks: (&str, &Signature)) {
+    fn entry(&self, b: &mut FunctionBuilder<'_>, params: &[ir::Value], tasks: (&str, &Signature)) {
         let (tasks, sig) = tasks;
         let callee = import(b, tasks, sig);
         if self.kind == ForkKind::Join {
@@ -344,11 +344,11 @@ pub fn chunks(b: &mut FunctionBuilder<'_>, lo: ir::Value, hi: ir::Value, grain: 
     let n = b.ins().isub(hi, lo);
     // Numbers of 64 bits without a sign: the range may be longer than a signed one.
     let up = |b: &mut FunctionBuilder<'_>, n, by| {
-        let (whole, left) = (b.ins().udiv(n, by), b.ins().urem(n, by));
+        let (quotient, left) = (b.ins().udiv(n, by), b.ins().urem(n, by));
         let zero = b.ins().iconst(types::I64, 0);
         let more = b.ins().icmp(IntCC::NotEqual, left, zero);
         let more = b.ins().uextend(types::I64, more);
-        b.ins().iadd(whole, more)
+        b.ins().iadd(quotient, more)
     };
     let tasks = up(b, n, grain);
     let most = b.ins().iconst(types::I64, MOST_TASKS);
@@ -405,12 +405,12 @@ pub fn tree_sum(b: &mut FunctionBuilder<'_>, sums: ir::Value, n: ir::Value) {
     let [x, y] = [to, from].map(|at| b.ins().load(types::F64, MemFlagsData::trusted(), at, 0));
     let sum = b.ins().fadd(x, y);
     b.ins().store(MemFlagsData::trusted(), sum, to, 0);
-    let twice = b.ins().ishl_imm_s(step, 1);
-    let i = b.ins().iadd(i, twice);
+    let double_step = b.ins().ishl_imm_s(step, 1);
+    let i = b.ins().iadd(i, double_step);
     b.ins().jump(head, &[i.into()]);
     b.switch_to_block(next);
-    let twice = b.ins().ishl_imm_s(step, 1);
-    b.ins().jump(rounds, &[twice.into()]);
+    let double_step = b.ins().ishl_imm_s(step, 1);
+    b.ins().jump(rounds, &[double_step.into()]);
     b.switch_to_block(end);
     let sum = b.ins().load(types::F64, MemFlagsData::trusted(), sums, 0);
     b.ins().return_(&[sum]);

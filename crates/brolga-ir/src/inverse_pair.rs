@@ -74,9 +74,9 @@ fn checked(body: &ir::Function, call: ir::Inst, name: &str) -> Result<DriverCall
     let Some(parts) = parts.filter(|&p| p > 0 && p <= n && all_fit) else {
         let help = "declare both alike and without results: an i64 for each state, and one for each word that is \
                     passed behind the states and their lengths";
-        let (f, own, inv, of_inv) = (&f.0, &f.1, &inverse.0, &inverse.1);
+        let (f, f_sig, inv, of_inv) = (&f.0, &f.1, &inverse.0, &inverse.1);
         return Err((
-            format!("`%{name}` is given `%{f}`, declared as {own}, and `%{inv}`, declared as {of_inv}"),
+            format!("`%{name}` is given `%{f}`, declared as {f_sig}, and `%{inv}`, declared as {of_inv}"),
             help,
         ));
     };

@@ -73,15 +73,15 @@ impl<K: EntityRef, V> Table<K, V> {
     }
 
     /// Append the values of another table that stand behind so many. It has none of the same keys.
-    pub fn append_behind(&mut self, mut other: Self, n: usize) {
+    pub fn append_tail(&mut self, mut other: Self, n: usize) {
         other.all.drain(..n);
-        let ahead = self.all.len() as u32;
+        let offset = self.all.len() as u32;
         if other.at.keys().len() > self.at.keys().len() {
             self.at.resize(other.at.keys().len());
         }
         for (k, (key, _)) in (1..).zip(&other.all) {
             debug_assert!(!self.contains_key(key), "no key is in both");
-            self.at[*key] = ahead + k;
+            self.at[*key] = offset + k;
         }
         self.all.append(&mut other.all);
     }

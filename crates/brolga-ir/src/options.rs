@@ -97,7 +97,7 @@ pub enum Inline {
         callee: u32,
         /// The same of a function that is called in one place only, and for each caller of all such
         /// bodies together.
-        once: u32,
+        single_call: u32,
         /// Most instructions by which a function may grow beside its own length. A derivation as a
         /// whole grows to no more than twice its length and ten thousand instructions.
         growth: u32,
@@ -107,10 +107,10 @@ pub enum Inline {
 impl Inline {
     /// What has been found to pay for most programs: bodies of up to 100 instructions, of up to
     /// 2000 if they are called in one place only, and a thousand by which a function may grow.
-    pub const SMALL: Self = Self::Small { callee: 100, once: 2000, growth: 1000 };
+    pub const SMALL: Self = Self::Small { callee: 100, single_call: 2000, growth: 1000 };
     /// Bodies of up to 40 instructions: a formula, or a choice between some. To call one takes
     /// about as long as to run it.
-    pub const TINY: Self = Self::Small { callee: 40, once: 40, growth: 1000 };
+    pub const TINY: Self = Self::Small { callee: 40, single_call: 40, growth: 1000 };
 
     /// What [`Inline::Auto`] stands for.
     #[must_use]

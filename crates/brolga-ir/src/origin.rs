@@ -68,18 +68,18 @@ mod tests {
         let inner = program.copies.copy(&mut to, key(2), inst(7));
         let mut to = program.copies.at(key(0), inst(5));
         let outer = program.copies.copy(&mut to, key(1), inner);
-        let own = program.copies.copy(&mut to, key(1), inst(4));
+        let direct = program.copies.copy(&mut to, key(1), inst(4));
         let mut to = program.copies.at(key(0), inst(6));
-        let again = program.copies.copy(&mut to, key(1), inner);
+        let second_copy = program.copies.copy(&mut to, key(1), inner);
 
         let origin = |func, i| program.origin(key(func), i);
         assert_eq!(origin(0, inst(5)), Origin { func: key(0), inst: inst(5), calls: vec![] });
         assert_eq!(origin(1, inner), Origin { func: key(2), inst: inst(7), calls: vec![(key(1), inst(3))] });
         let calls = vec![(key(1), inst(3)), (key(0), inst(5))];
         assert_eq!(origin(0, outer), Origin { func: key(2), inst: inst(7), calls });
-        assert_eq!(origin(0, own), Origin { func: key(1), inst: inst(4), calls: vec![(key(0), inst(5))] });
+        assert_eq!(origin(0, direct), Origin { func: key(1), inst: inst(4), calls: vec![(key(0), inst(5))] });
         let calls = vec![(key(1), inst(3)), (key(0), inst(6))];
-        assert_eq!(origin(0, again), Origin { func: key(2), inst: inst(7), calls });
+        assert_eq!(origin(0, second_copy), Origin { func: key(2), inst: inst(7), calls });
         // What stems from no instruction is no copy of any.
         assert!(origin(0, inst(u32::MAX - 1)).calls.is_empty());
     }

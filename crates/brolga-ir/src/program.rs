@@ -279,9 +279,9 @@ fn forget_unused(func: &mut ir::Function) {
         _ => None,
     }));
     // A back end lays out whatever it finds, and gives up on what it does not know.
-    let own = func.signature.clone();
+    let sig = func.signature.clone();
     for (_, s) in func.dfg.signatures.iter_mut().filter(|(s, _)| !signatures.contains(*s)) {
-        *s = own.clone();
+        *s = sig.clone();
     }
 }
 

@@ -62,12 +62,12 @@ fn checked(body: &ir::Function, call: ir::Inst, name: &str, ends_early: bool) ->
                     loop; state and bytes may be there several times";
         return Err((format!("`%{name}` is declared as {sig}"), help));
     }
-    let Some((step, own)) = addressed(body, args[0]) else {
+    let Some((step, step_sig)) = addressed(body, args[0]) else {
         let help = "pass the `func_addr` of a function of the program, in the function that calls the loop";
         return Err((format!("the step of `%{name}` is not a function of the program"), help));
     };
-    let params = own.params.len() == parts + 2 && own.params.iter().all(|p| p.value_type == types::I64);
-    let returns = match &own.returns[..] {
+    let params = step_sig.params.len() == parts + 2 && step_sig.params.iter().all(|p| p.value_type == types::I64);
+    let returns = match &step_sig.returns[..] {
         [] => !ends_early,
         [r] => ends_early && r.value_type.is_int(),
         _ => false,
@@ -75,9 +75,9 @@ fn checked(body: &ir::Function, call: ir::Inst, name: &str, ends_early: bool) ->
     if !params || !returns {
         let help = "declare the step as (i64 state, i64 params, i64 i), with a state for each that the loop is \
                     given; a while loop's step returns an integer that is zero behind the last step";
-        return Err((format!("the step of `%{name}` is `%{step}`, declared as {own}"), help));
+        return Err((format!("the step of `%{name}` is `%{step}`, declared as {step_sig}"), help));
     }
-    let funcs = LoopFuncs { symbol: format!("{name}__{step}"), step: (step, own), ends_early };
+    let funcs = LoopFuncs { symbol: format!("{name}__{step}"), step: (step, step_sig), ends_early };
     let (symbol, signature, args) = (funcs.symbol.clone(), funcs.signature(), args[1..].to_vec());
     Ok(DriverCall { call, symbol, signature, args, funcs: funcs.bodies().into(), check: None })
 }
@@ -116,15 +116,15 @@ impl LoopFuncs {
             to,
             steps: steps.as_str().into(),
         });
-        let (whole, body) = (self.whole(&driven), self.steps(&steps));
+        let (all_steps, body) = (self.all_steps(&driven), self.steps(&steps));
         let sig = self.signature_of_steps();
         let all: Vec<usize> = (0..sig.params.len()).collect();
         let call = calls(&driven, &sig, &(steps.clone(), sig.clone()), &all);
-        [(self.symbol, whole, None), (driven, call, Some(driver)), (steps, body, None)]
+        [(self.symbol, all_steps, None), (driven, call, Some(driver)), (steps, body, None)]
     }
 
     /// All steps: those from zero on.
-    fn whole(&self, steps: &str) -> ir::Function {
+    fn all_steps(&self, steps: &str) -> ir::Function {
         let (mut func, block, params) = begin(&self.symbol, self.signature());
         let callee = import(&mut func, steps, self.signature_of_steps());
         let mut pos = FuncCursor::new(&mut func).at_bottom(block);

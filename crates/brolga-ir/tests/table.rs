@@ -61,11 +61,11 @@ fn a_table_is_appended_to_another_from_somewhere_on() {
     let (mut table, mut map) = (Table::with_capacity(2, 3), IndexMap::default());
     table.extend(pairs(5..9));
     map.extend(pairs(5..9));
-    table.append_behind(pairs(10..17).collect(), 3);
+    table.append_tail(pairs(10..17).collect(), 3);
     map.extend(pairs(13..17));
     assert!(same(&table, &map), "{table:?} is not {map:?}");
-    table.append_behind(pairs(1..2).collect(), 1);
-    table.append_behind(Table::default(), 0);
+    table.append_tail(pairs(1..2).collect(), 1);
+    table.append_tail(Table::default(), 0);
     assert!(same(&table, &map), "{table:?} is not {map:?}");
     // In the same order there is something else for each, and a table beside it has a place for
     // each.

@@ -55,7 +55,7 @@ fn add(graph: &mut CfgBlocks, ids: &mut Ids, b: usize, ops: Vec<(Vec<(Val, Type)
 }
 
 const NUMBER: FrameSlot = FrameSlot(8);
-const KEPT: FrameSlot = FrameSlot(16);
+const KEEP_SLOT: FrameSlot = FrameSlot(16);
 
 /// The derivative of [`LOOP`] by hand.
 fn pair() -> Pair {
@@ -65,7 +65,7 @@ fn pair() -> Pair {
     let enters: Vec<_> = forward.blocks[0].insts.clone().into_iter().collect();
     forward.blocks[0].insts = fragment(&mut ids, vec![(vec![], AdOp::EnterFrame)]);
     forward.blocks[0].insts.extend(enters);
-    let keeps = vec![(vec![], AdOp::Keep(KEPT, v(0))), (vec![], AdOp::Push(vec![], Some(0)))];
+    let keeps = vec![(vec![], AdOp::Keep(KEEP_SLOT, v(0))), (vec![], AdOp::Push(vec![], Some(0)))];
     add(&mut forward, &mut ids, 0, keeps);
     add(&mut forward, &mut ids, 1, vec![(vec![], AdOp::Push(vec![v(2), v(5)], Some(1)))]);
     add(&mut forward, &mut ids, 2, vec![(vec![], AdOp::KeepBlock(NUMBER, 2)), (vec![], AdOp::LeaveFrame)]);
@@ -75,7 +75,7 @@ fn pair() -> Pair {
         ct[ir::Value::from_u32(n)] = Some(Shape::F64);
     }
     let [entry, end, iteration, edge, start, exit] = [(); 6].map(|()| ids.block());
-    let [seg, seed, number, taken, product, kept, result] = [(); 7].map(|()| Val::D(ids.dv()));
+    let [seg, seed, number, taken, product, restored, result] = [(); 7].map(|()| Val::D(ids.dv()));
     let ct_of = ir::Value::from_u32;
     let mut blocks = Table::default();
     let mut new = |id, role, params, ops, term, ids: &mut Ids| {
@@ -99,7 +99,7 @@ fn pair() -> Pair {
     new(iteration, Role::Reverse(block(1)), vec![], reverses, switch, &mut ids);
     let zero = vec![(none.clone(), AdOp::ZeroCt(ct_of(2)))];
     new(edge, Role::Edge(block(1), block(1)), vec![], zero, Term::Jump(to(iteration)), &mut ids);
-    let starts = vec![(none.clone(), AdOp::Pop(vec![], Some(0))), (vec![(kept, f64)], AdOp::Restore(KEPT))];
+    let starts = vec![(none.clone(), AdOp::Pop(vec![], Some(0))), (vec![(restored, f64)], AdOp::Restore(KEEP_SLOT))];
     new(start, Role::Reverse(block(0)), vec![], starts, Term::Jump(to(exit)), &mut ids);
     let closes = vec![(vec![(result, f64)], AdOp::TakeCt(ct_of(0))), (none, AdOp::CloseFrame)];
     new(exit, Role::Exit, vec![], closes, Term::Return(vec![result]), &mut ids);
@@ -263,7 +263,7 @@ fn way_back() {
 
 #[test]
 fn kept() {
-    let rule = Rule::KeptBeforeRestored;
+    let rule = Rule::KeepDominatesRestore;
     let mut p = pair();
     p.forward.blocks[0].insts.retain(|_, i| !matches!(i.op, AdOp::Keep(..)));
     p.breaks(rule, Some(p.pullback.blocks[4].id));

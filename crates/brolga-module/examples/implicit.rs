@@ -128,9 +128,9 @@ extern "C" fn solve_augmented(theta: *const Vector, x: *mut Vector, overwritten:
 
 extern "C" fn solve_adjoint(theta: *const Vector, of_theta: *mut Vector, of_x: *mut Vector, record: i64) {
     // SAFETY: the record is of `solve_augmented`, and a gradient runs its reverse half once.
-    let (kept, x) = unsafe { *Box::from_raw(record as *mut (Option<Vector>, Vector)) };
+    let (recorded, x) = unsafe { *Box::from_raw(record as *mut (Option<Vector>, Vector)) };
     // SAFETY: shadows are as large as what they belong to.
-    let (theta, of_x) = unsafe { (kept.unwrap_or(*theta), &mut *of_x) };
+    let (theta, of_x) = unsafe { (recorded.unwrap_or(*theta), &mut *of_x) };
     // What is overwritten gives its cotangent away.
     let found = Equation::get().pullback(&theta, &x, std::mem::take(of_x));
     // SAFETY: as above; null if θ is constant.

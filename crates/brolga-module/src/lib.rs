@@ -428,7 +428,7 @@ impl<M: Module> AdModule<M> {
     /// Where a name is taken, data has no shadow, or the module does not compile a function.
     pub fn define(&mut self, embedded: &Embedded, names: &[&str], linkage: Linkage) -> Result<Vec<FuncId>, AdError> {
         let ids = link::define(&mut self.inner, &self.recorded, &mut self.shared, embedded, (names, linkage))?;
-        let of = link::own(&self.inner, &embedded.program.funcs[embedded.func].symbol);
+        let of = link::function_named(&self.inner, &embedded.program.funcs[embedded.func].symbol);
         let data = self.recorded.activities().clone();
         let shadowed = embedded.shadows.iter().map(|s| &embedded.program.data[s.0].symbol);
         let shadowed: Vec<DataId> = shadowed.filter_map(|s| link::data(&self.inner, s)).collect();

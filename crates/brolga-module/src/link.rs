@@ -112,7 +112,7 @@ pub(crate) fn define<M: Module>(
 }
 
 /// What a module has under a name, if it is a function.
-pub(crate) fn own<M: Module>(module: &M, symbol: &str) -> Option<FuncId> {
+pub(crate) fn function_named<M: Module>(module: &M, symbol: &str) -> Option<FuncId> {
     if let Some(FuncOrDataId::Func(id)) = module.get_name(symbol) {
         return Some(id);
     }
@@ -147,7 +147,7 @@ impl<M: Module> Links<'_, M> {
         while at < out.len() {
             for r in functions_used(&out[at].func).iter() {
                 let symbol = symbol_of(&out[at].func, &out[at].func.dfg.ext_funcs[r].name);
-                if !seen.insert(symbol.clone()) || self.own(&symbol).is_some() {
+                if !seen.insert(symbol.clone()) || self.function_named(&symbol).is_some() {
                     continue;
                 }
                 let program = &self.embedded.program;
@@ -164,12 +164,12 @@ impl<M: Module> Links<'_, M> {
         Ok(out)
     }
 
-    fn own(&self, symbol: &str) -> Option<FuncId> {
-        own(&*self.module, symbol)
+    fn function_named(&self, symbol: &str) -> Option<FuncId> {
+        function_named(&*self.module, symbol)
     }
 
     fn is_defined(&self, name: &str) -> bool {
-        self.own(name).is_some_and(|id| self.recorded.is_defined(id))
+        self.function_named(name).is_some_and(|id| self.recorded.is_defined(id))
     }
 
     /// Whether a derivative of this signature can have a name.
@@ -177,7 +177,7 @@ impl<M: Module> Links<'_, M> {
         if self.is_defined(name) {
             return Err(AdError::usage(format!("%{name} is defined already: give the derivative another name")));
         }
-        let declared = self.own(name).map(|id| &self.module.declarations().get_function_decl(id).signature);
+        let declared = self.function_named(name).map(|id| &self.module.declarations().get_function_decl(id).signature);
         match declared.filter(|d| *d != signature) {
             Some(d) => Err(AdError::usage(format!(
                 "%{name} is declared as {d}, and the derivative is {signature}: declare it so, or give it another name"
@@ -219,8 +219,8 @@ impl<M: Module> Links<'_, M> {
             let e = &mut func.dfg.ext_funcs[r];
             (e.name, e.colocated) = (ExternalName::user(name), is_near);
             // Its own convention, and how it extends small integers.
-            let own = e.signature;
-            if declared != func.dfg.signatures[own] {
+            let sig_ref = e.signature;
+            if declared != func.dfg.signatures[sig_ref] {
                 let signature = func.import_signature(declared);
                 func.dfg.ext_funcs[r].signature = signature;
             }
@@ -294,7 +294,7 @@ impl<M: Module> Links<'_, M> {
     fn of_module(&self, symbol: &str, signature: &ir::Signature) -> Result<Option<FuncId>, AdError> {
         let of_c = symbol.strip_prefix(OF_C);
         let name = of_c.unwrap_or(symbol);
-        let Some(id) = self.own(name) else {
+        let Some(id) = self.function_named(name) else {
             return match self.module.get_name(name) {
                 Some(FuncOrDataId::Data(_)) => Err(AdError::usage(format!(
                     "the derivative calls C's %{name}, and the module has data of that name: rename it"
@@ -342,7 +342,7 @@ impl<M: Module> Links<'_, M> {
         if let Some(&id) = self.known.get(symbol) {
             return Ok(FuncOrDataId::Func(id));
         }
-        match self.own(symbol) {
+        match self.function_named(symbol) {
             Some(id) => Ok(FuncOrDataId::Func(id)),
             None => self.data(symbol).map(FuncOrDataId::Data),
         }

@@ -154,7 +154,7 @@ impl Recorded {
                 && !self.rules.contains_key(&name(id))
             {
                 derivatives.push((id, of, derived));
-                self.own_shadows(id, derived, declared)?;
+                self.refuse_taken_shadows(id, derived, declared)?;
                 derived.shadows().try_for_each(|(_, shadow)| self.define_data(&mut program, shadow, declared))?;
                 work.extend(Some(of).filter(|f| seen.insert(*f)));
                 continue;
@@ -275,7 +275,12 @@ impl Recorded {
 
     /// Refuse a derivative whose shadows of data would be shadows once more, of what is derived
     /// now.
-    fn own_shadows(&self, id: FuncId, of: &ModuleDerivative, declared: &ModuleDeclarations) -> Result<(), AdError> {
+    fn refuse_taken_shadows(
+        &self,
+        id: FuncId,
+        of: &ModuleDerivative,
+        declared: &ModuleDeclarations,
+    ) -> Result<(), AdError> {
         let name = |id: DataId| declared.get_data_decl(id).linkage_name(id).into_owned();
         for (object, shadow) in of.shadows() {
             let taken = self.activities.iter().find(|a| *a.1 == DataActivity::Shadow(shadow));

@@ -190,11 +190,11 @@ fn same(found: [Vec<f64>; 2]) {
 #[test]
 fn an_adjoint_with_a_record() {
     let spec = Spec::gradient([Duplicated, Const, Active]);
-    let twice = Spec::gradient([Duplicated, Const, Active, Const]);
+    let spec_of_two = Spec::gradient([Duplicated, Const, Active, Const]);
     let found = [false, true].map(|rule| {
         let mut m = fixture(rule);
         let f = m.derivative("f", &spec);
-        let t = m.derivative("twice", &twice);
+        let t = m.derivative("twice", &spec_of_two);
         m.finish();
         (0..4)
             .flat_map(|n| {
@@ -253,16 +253,17 @@ fn second_derivatives() {
         let spec = Spec::gradient([Duplicated, Const, Active]).results([ReturnActivity::ActiveOnly]);
         let gradient = m.derivative("f", &spec);
         let roles = m.module.signature(gradient).expect("it is derived").params.clone();
-        let again = roles.iter().map(|role| match role {
+        let moving = roles.iter().map(|role| match role {
             ParamRole::Primal(1) | ParamRole::Seed(_) | ParamRole::WorkspaceBytes => Const,
             _ => Dual,
         });
-        let again: Vec<_> = again.collect();
-        let second = m.derivative_of(gradient, &Spec::tangent(again));
+        let moving: Vec<_> = moving.collect();
+        let second = m.derivative_of(gradient, &Spec::tangent(moving));
         m.finish();
         let (mut x, mut shadow) = ([0.3, -0.8, 1.2], [0.5, 0.25, -1.0]);
         let (mut moves, mut products) = ([1.0, -0.5, 0.25], [0.0; 3]);
-        let (mut tape, mut tape_shadow, mut own) = (vec![0_u8; 1 << 14], vec![0_u8; 1 << 14], vec![0_u8; 1 << 14]);
+        let (mut tape, mut tape_shadow, mut outer_workspace) =
+            (vec![0_u8; 1 << 14], vec![0_u8; 1 << 14], vec![0_u8; 1 << 14]);
         let results = m.call(second, |role| match role {
             ParamRole::Primal(k) => match roles[k] {
                 ParamRole::Primal(0) => address(&mut x),
@@ -278,7 +279,7 @@ fn second_derivatives() {
                 ParamRole::Shadow(0) => address(&mut products),
                 _ => address(&mut tape_shadow),
             },
-            ParamRole::Workspace => address(&mut own),
+            ParamRole::Workspace => address(&mut outer_workspace),
             ParamRole::WorkspaceBytes => DataValue::I64(1 << 14),
             _ => double(-0.3),
         });
@@ -340,10 +341,10 @@ fn what_is_overwritten_and_what_is_wanted() {
     m.module.set_rule("g", UserRule::parse(rule).expect("a rule"));
     let all = Spec::gradient([Duplicated, Active, Active]).results([ReturnActivity::ActiveOnly]);
     let some = Spec::gradient([Const, Active, Active]).results([ReturnActivity::ActiveOnly]);
-    let (kept, lost) = (m.derivative("kept", &all), m.derivative("lost", &all));
+    let (preserved, lost) = (m.derivative("kept", &all), m.derivative("lost", &all));
     let constant = m.derivative("kept", &some);
     m.finish();
-    for (id, overwritten, wanted) in [(kept, 0b110, 0b111), (lost, 0b111, 0b111), (constant, 0b110, 0b110)] {
+    for (id, overwritten, wanted) in [(preserved, 0b110, 0b111), (lost, 0b111, 0b111), (constant, 0b110, 0b110)] {
         let (mut x, mut shadow) = ([2.0], [0.0]);
         let results = m.call(id, |role| match role {
             ParamRole::Primal(0) => address(&mut x),
@@ -661,12 +662,12 @@ fn a_rule_of_an_adjoint() {
     module.set_rule("norm", UserRule::parse(rule).expect("a rule"));
     let spec = Spec::gradient([Duplicated, Const]).results([ReturnActivity::ActiveOnly]);
     let gradient = module.derivative(f, &spec).expect("it is derived");
-    let again = module.signature(gradient).expect("it is derived").nested(Derivative::Tangent);
-    let found = module.derive(gradient, &again).expect_err("refused").to_string();
+    let nested_spec = module.signature(gradient).expect("it is derived").nested(Derivative::Tangent);
+    let found = module.derive(gradient, &nested_spec).expect_err("refused").to_string();
     assert!(found.contains("AD0150") && found.contains("norm__adjoint"), "{found}");
     let rule = "x, s, n, seed => adjoint none(x) tangent norm__adjoint__tangent(x, dx, s, ds, n, seed, dseed)";
     module.set_rule("norm__adjoint", UserRule::parse(rule).expect("a rule"));
-    let product = module.derivative(gradient, &again).expect("it is derived");
+    let product = module.derivative(gradient, &nested_spec).expect("it is derived");
     module.finalize_definitions().expect("it is linked");
     type Product = extern "C" fn(*mut f64, *mut f64, *mut f64, *mut f64, i64, f64, f64);
     // SAFETY: x and its tangent, the shadow and its tangent, n, the seed and its tangent.

@@ -166,15 +166,15 @@ fn seeds_of_outputs_that_are_added_to() {
         }
         m.finish();
         let (_, gradient, pair) = &found[0];
-        let kept = run(&m, gradient);
-        assert_eq!(kept, run(&m, pair), "{f}");
-        assert!(kept.2[0] != 0.0 && kept.2[2] == -2.0 && kept.2[3] == 11.0, "{f}: {kept:?}");
+        let plain = run(&m, gradient);
+        assert_eq!(plain, run(&m, pair), "{f}");
+        assert!(plain.2[0] != 0.0 && plain.2[2] == -2.0 && plain.2[3] == 11.0, "{f}: {plain:?}");
         for (count, gradient, pair) in &found[1..] {
             let n = match count {
                 Some(FloatCount::Fixed(n)) => *n as usize,
                 _ => 3,
             };
-            let mut want = kept;
+            let mut want = plain;
             want.2[..n].fill(0.0);
             assert_eq!(run(&m, gradient), want, "{f}: gradient, {count:?}");
             assert_eq!(run(&m, pair), want, "{f}: pair, {count:?}");
@@ -207,7 +207,7 @@ fn what_is_left_in_every_place() {
     // Cotangents of x and c, and the shadow of y.
     let of_x = seeds[0] * c + seeds[1] * c + seeds[2] * y[2];
     let of_c = seeds[0] * x + seeds[1] * x + seed * y[3];
-    let kept = [0.0, seeds[1], seeds[2] * x, seeds[3] + seed * c, seeds[4]];
+    let unconsumed = [0.0, seeds[1], seeds[2] * x, seeds[3] + seed * c, seeds[4]];
     let near = |is: f64, want: f64, what: &str| assert!((is - want).abs() < 1e-14, "{what}: {is}, not {want}");
     for of_y in [Duplicated, DuplicatedOnly] {
         for (of_x_is, of_c_is) in [(Const, Const), (Duplicated, Const), (Const, Active), (Duplicated, Active)] {
@@ -241,9 +241,9 @@ fn what_is_left_in_every_place() {
                     assert_eq!(cotangent.is_some(), of_c_is == Active, "{what}");
                     near(cotangent.unwrap_or(of_c), of_c, &what);
                     near(dx[0], if of_x_is == Duplicated { 0.25 + of_x } else { 0.25 }, &what);
-                    for (i, (is, kept)) in dy.iter().zip(kept).enumerate() {
+                    for (i, (is, unconsumed)) in dy.iter().zip(unconsumed).enumerate() {
                         let is_consumed = consumed.is_some_and(|n| i < n as usize);
-                        near(*is, if is_consumed { 0.0 } else { kept }, &what);
+                        near(*is, if is_consumed { 0.0 } else { unconsumed }, &what);
                     }
                     if of_y == Duplicated {
                         assert_eq!(py, [x * c, y[1] + x * c, y[2] * x, y[3], y[4]], "{what}");
@@ -260,11 +260,11 @@ fn a_pullback_that_is_called_again() {
     let mut m = Fixture::new(TEXT, "all");
     let (forward, pullback) = m.pair("s", &Spec::pair(params(output(FloatCount::Fixed(2)))));
     m.finish();
-    let once = run(&m, &[forward, pullback]);
+    let one_run = run(&m, &[forward, pullback]);
     // Nothing is left that a second pullback would take: cotangents of x stay, that of c is zero.
-    let twice = run(&m, &[forward, pullback, pullback]);
-    assert_eq!((twice.0, twice.1, twice.2), (once.0, once.1, once.2));
-    assert!(once.3 != 0.0 && twice.3 == 0.0);
+    let two_runs = run(&m, &[forward, pullback, pullback]);
+    assert_eq!((two_runs.0, two_runs.1, two_runs.2), (one_run.0, one_run.1, one_run.2));
+    assert!(one_run.3 != 0.0 && two_runs.3 == 0.0);
 }
 
 #[test]
@@ -322,7 +322,8 @@ fn second_derivatives() {
         let (mut x, mut dx, mut tdx) = (X, [0.0; 3], [0.0; 3]);
         let (mut y, mut dy, mut ty, mut tdy) = ([1.0, 2.0, 3.0], [7.0, 0.5, -2.0], [0.0; 3], [0.0, 0.9, 0.0]);
         let mut tx = direction;
-        let (mut room, mut shadow, mut own) = (vec![0_u8; 1 << 14], vec![0_u8; 1 << 14], vec![0_u8; 1 << 14]);
+        let (mut room, mut shadow, mut outer_workspace) =
+            (vec![0_u8; 1 << 14], vec![0_u8; 1 << 14], vec![0_u8; 1 << 14]);
         let r = m.call(second, |role| match role {
             ParamRole::Primal(k) => match s.params[k] {
                 ParamRole::Primal(0) => address(&mut x),
@@ -342,7 +343,7 @@ fn second_derivatives() {
                 _ => address(&mut shadow),
             },
             ParamRole::Tangent(_) => double(0.0),
-            ParamRole::Workspace => address(&mut own),
+            ParamRole::Workspace => address(&mut outer_workspace),
             _ => DataValue::I64(1 << 14),
         });
         let h = 1e-6;

@@ -177,8 +177,8 @@ fn a_derivative_that_is_there() {
     let spec = Spec::gradient([Active, Const, Const]);
     f.module.derivative(f.func("f"), &spec).unwrap();
     let embedded = f.module.derive(f.func("f"), &spec).unwrap();
-    let again = f.module.define(&embedded, &["f__gradient"], Linkage::Local);
-    says(again.map(|ids| ids[0]), "%f__gradient is defined already");
+    let redefined = f.module.define(&embedded, &["f__gradient"], Linkage::Local);
+    says(redefined.map(|ids| ids[0]), "%f__gradient is defined already");
     // Declared before, with another signature.
     let sig = f.module.make_signature();
     f.module.declare_function("g", Linkage::Local, &sig).unwrap();

@@ -198,12 +198,12 @@ fn blocks_of_a_record() {
             }
             fitted += 1;
             assert!(live() > before);
-            let kept = live();
+            let held = live();
             for times in [1.0, 2.0, 3.0] {
                 at.call(&m, pullback, n);
                 at.is_gradient(n, times);
             }
-            assert_eq!(live(), kept);
+            assert_eq!(live(), held);
             m.call(release, |_| address(&mut at.space));
             assert_eq!(live(), before);
         }
@@ -252,7 +252,7 @@ fn a_block_that_grows_derived_twice() {
         }
         // The other way round: x with its cotangents, the direction with its own.
         let (mut of_x, mut direction, mut of_direction) = ([0.5; 5], along, [0.25; 5]);
-        let mut own = vec![0xaa_u8; 1 << 15];
+        let mut outer_workspace = vec![0xaa_u8; 1 << 15];
         for times in [1.0, 2.0] {
             m.call(reverse, |role| match role {
                 Primal(0) => address(&mut x),
@@ -261,7 +261,7 @@ fn a_block_that_grows_derived_twice() {
                 Shadow(1) => address(&mut of_direction),
                 Primal(2) => DataValue::I64(n as i64),
                 Seed(_) => double(1.0),
-                Workspace => address(&mut own),
+                Workspace => address(&mut outer_workspace),
                 _ => DataValue::I64(1 << 15),
             });
             for i in 0..5 {

@@ -147,7 +147,7 @@ fn a_workspace_has_a_shadow() {
     };
     m.finish();
     let mut first = vec![0xaa_u8; 4096];
-    let mut own = vec![0xaa_u8; 1 << 16];
+    let mut outer_workspace = vec![0xaa_u8; 1 << 16];
     for (x, n) in [(1.1, 0), (0.9, 3), (1.3, 7)] {
         let [_, slope, curvature] = steps(x, n);
         let mut shadow = vec![0_u8; 4096];
@@ -162,7 +162,7 @@ fn a_workspace_has_a_shadow() {
         near(get(&out, ResultRole::Tangent(0)), curvature);
         // x, n, s, workspace with shadow, bytes, seed, workspace
         shadow.fill(0);
-        let room = [address(&mut own), DataValue::I64(1 << 16)];
+        let room = [address(&mut outer_workspace), DataValue::I64(1 << 16)];
         let of = [double(x), n.clone(), double(2.0)];
         let workspace = [address(&mut first), address(&mut shadow), DataValue::I64(4096)];
         let args = [&of[..], &workspace, &[double(0.5)], &room].concat();
@@ -222,7 +222,8 @@ fn recursion() {
     for n in 0..4 {
         let e = 3 * (1 << n) - 1;
         let (slope, curvature) = (f64::from(e) * x.powi(e - 1), f64::from(e * (e - 1)) * x.powi(e - 2));
-        let (mut tape, mut shadow, mut own) = (vec![0_u8; 1 << 13], vec![0_u8; 1 << 13], vec![0_u8; 1 << 15]);
+        let (mut tape, mut shadow, mut outer_workspace) =
+            (vec![0_u8; 1 << 13], vec![0_u8; 1 << 13], vec![0_u8; 1 << 15]);
         let tape = [address(&mut tape), address(&mut shadow), DataValue::I64(1 << 13)];
         let n = DataValue::I64(n.into());
         let args = [&[double(x), double(0.5), n.clone(), double(s), double(2.0)][..], &tape].concat();
@@ -230,7 +231,7 @@ fn recursion() {
         near(get(&out, ResultRole::Value(0)), s * slope);
         near(get(&out, ResultRole::Tangent(0)), 0.5 * s * curvature + 2.0 * slope);
         shadow.fill(0);
-        let room = [double(1.5), address(&mut own), DataValue::I64(1 << 15)];
+        let room = [double(1.5), address(&mut outer_workspace), DataValue::I64(1 << 15)];
         let out = m.call_with(reverse, &[&[double(x), n, double(s)][..], &tape, &room].concat());
         near(get(&out, ResultRole::Cotangent(0)), 1.5 * s * curvature);
         near(get(&out, ResultRole::Cotangent(2)), 1.5 * slope);
@@ -369,9 +370,9 @@ fn a_pointer_that_is_returned() {
     let spec = Spec::gradient([Duplicated, Const]).results([ReturnActivity::Duplicated]);
     let first = m.derivative("r", &spec);
     let s = m.module.signature(first).expect("it is derived").clone();
-    let again = s.nested(Derivative::Tangent);
-    assert_eq!(again, Spec::tangent([Dual, Dual, Const]).results([ReturnActivity::Duplicated; 2]));
-    let second = m.derivative_of(first, &again);
+    let tangent_spec = s.nested(Derivative::Tangent);
+    assert_eq!(tangent_spec, Spec::tangent([Dual, Dual, Const]).results([ReturnActivity::Duplicated; 2]));
+    let second = m.derivative_of(first, &tangent_spec);
     m.finish();
     let (mut x, mut dx) = ([1.5, 0.0], [0.0, 2.0]);
     let (mut tx, mut tdx) = ([0.5, 0.0], [0.0, 0.25]);
@@ -394,7 +395,7 @@ fn a_pointer_that_is_returned() {
         DataValue::I64(x) => *x,
         other => panic!("{other}"),
     };
-    let behind = |v: &[f64]| v[1..].as_ptr() as i64;
+    let second_of = |v: &[f64]| v[1..].as_ptr() as i64;
     let all = [ResultRole::Value(0), ResultRole::Shadow(0), ResultRole::Value(1), ResultRole::Shadow(1)].map(at);
-    assert_eq!(all, [behind(&x), behind(&tx), behind(&dx), behind(&tdx)]);
+    assert_eq!(all, [second_of(&x), second_of(&tx), second_of(&dx), second_of(&tdx)]);
 }

@@ -189,7 +189,7 @@ impl Tower {
     fn check(&self, level: usize, reverse: bool, noise: &mut Noise) {
         let (s, lower) = (self.signature(level), self.signature(level - 1));
         // The struct of the results of the one below is a parameter here.
-        let own = lower.param(ParamRole::Results);
+        let results_param = lower.param(ParamRole::Results);
         let sizes: Vec<usize> = (0..lower.params.len()).map(|k| self.size(level - 1, k)).collect();
         let base: Vec<Numbers> =
             sizes.iter().map(|&n| noise.numbers(n).iter().map(|x| 0.9 + 0.1 * x).collect()).collect();
@@ -207,26 +207,26 @@ impl Tower {
         let moved = |h: f64| -> (Numbers, Vec<Numbers>) {
             let step = |(b, a): (&Numbers, &Numbers)| b.iter().zip(a).map(|(b, a)| b + h * a).collect();
             let at: Vec<Numbers> = base.iter().zip(&along).map(step).collect();
-            let (own, left) = self.call(level - 1, &at);
-            (own.into_iter().map(|r| r.1).collect(), left)
+            let (returned, left) = self.call(level - 1, &at);
+            (returned.into_iter().map(|r| r.1).collect(), left)
         };
         let h = 1e-5;
         let (up, down) = (moved(h), moved(-h));
         let slope =
             |a: &Numbers, b: &Numbers| -> Numbers { a.iter().zip(b).map(|(a, b)| (a - b) / (2.0 * h)).collect() };
-        let of_own = slope(&up.0, &down.0);
+        let of_results = slope(&up.0, &down.0);
         let of_left: Vec<Numbers> = up.1.iter().zip(&down.1).map(|(a, b)| slope(a, b)).collect();
         let doubles: Vec<bool> = lower.types.iter().filter(|t| t.is_float()).map(|t| *t == types::F64).collect();
         let weights = for_doubles(&doubles);
-        let weight_of = |k: usize| if Some(k) == own { weights.clone() } else { for_doubles(&doubles_of(k)) };
+        let weight_of = |k: usize| if Some(k) == results_param { weights.clone() } else { for_doubles(&doubles_of(k)) };
         let of_memory: Vec<Numbers> = (0..sizes.len()).map(weight_of).collect();
         let mut result = 0;
         let numbers = s.params.iter().map(|role| match *role {
-            ParamRole::Primal(k) if Some(k) == own => vec![0.5; weights.len()],
+            ParamRole::Primal(k) if Some(k) == results_param => vec![0.5; weights.len()],
             ParamRole::Primal(k) => base[k].clone(),
             ParamRole::Tangent(k) => along[k].clone(),
             ParamRole::Shadow(k) if reverse => of_memory[k].clone(),
-            ParamRole::Shadow(k) if Some(k) == own => vec![0.25; weights.len()],
+            ParamRole::Shadow(k) if Some(k) == results_param => vec![0.25; weights.len()],
             ParamRole::Shadow(k) => along[k].clone(),
             ParamRole::Seed(_) => {
                 result += 1;
@@ -242,7 +242,7 @@ impl Tower {
         let shadow = |k: usize| &left[s.param(ParamRole::Shadow(k)).expect("memory has a shadow")];
         if reverse {
             // Seeds with differences, and cotangents with directions.
-            let mut want: f64 = weights.iter().zip(&of_own).map(|(w, d)| w * d).sum();
+            let mut want: f64 = weights.iter().zip(&of_results).map(|(w, d)| w * d).sum();
             let mut is = 0.0;
             for (k, direction) in along.iter().enumerate().filter(|a| !a.1.is_empty()) {
                 want += of_memory[k].iter().zip(&of_left[k]).map(|(w, d)| w * d).sum::<f64>();
@@ -253,15 +253,15 @@ impl Tower {
                 is += found.iter().zip(direction).map(|(c, d)| c * d).sum::<f64>();
             }
             near(is, want, "cotangents");
-            own.iter().for_each(|&k| assert!(shadow(k).iter().all(|x| *x == 0.0), "consumed"));
+            results_param.iter().for_each(|&k| assert!(shadow(k).iter().all(|x| *x == 0.0), "consumed"));
             return;
         }
-        let tangents: Numbers = match own {
+        let tangents: Numbers = match results_param {
             Some(k) => shadow(k).clone(),
             None => out.iter().filter(|r| matches!(r.0, ResultRole::Tangent(_))).map(|r| r.1).collect(),
         };
         assert_eq!(tangents.len(), doubles.len());
-        for ((is, want), _) in tangents.iter().zip(&of_own).zip(&doubles).filter(|d| *d.1) {
+        for ((is, want), _) in tangents.iter().zip(&of_results).zip(&doubles).filter(|d| *d.1) {
             near(*is, *want, "tangents of results");
         }
         for (k, want) in of_left.iter().enumerate().filter(|l| !l.1.is_empty()) {

@@ -224,15 +224,15 @@ fn a_tangent_derived_again() {
     let inner = f.derivative("f", &Spec::tangent([Dual]).results([ReturnActivity::DualOnly]));
     let roles = f.module.signature(inner).unwrap().params.clone();
     assert_eq!(roles[..2], [ParamRole::Primal(0), ParamRole::Shadow(0)]);
-    let own = |reverse| {
+    let activities = |reverse| {
         roles.iter().map(move |role| match role {
             ParamRole::WorkspaceBytes => Const,
             _ if reverse => Duplicated,
             _ => Dual,
         })
     };
-    let reverse = f.derivative_of(inner, &Spec::gradient(own(true).collect::<Vec<_>>()));
-    let forward = f.derivative_of(inner, &Spec::tangent(own(false).collect::<Vec<_>>()));
+    let reverse = f.derivative_of(inner, &Spec::gradient(activities(true).collect::<Vec<_>>()));
+    let forward = f.derivative_of(inner, &Spec::tangent(activities(false).collect::<Vec<_>>()));
     f.finish();
     let (mut fits, mut full) = (0, 0);
     for room in (0..ROOM).step_by(257) {

@@ -109,9 +109,9 @@ fn read_only_data_is_constant_and_writable_data_has_a_shadow_or_is_said_to_be_co
     let other = doubles(&mut m, "state.other", true, &[20.0]);
     m.set_data(state, DataActivity::Shadow(other));
     let second = m.derivative(f, &spec).unwrap();
-    let again = entry(&mut *m, second).unwrap();
+    let second_entry = entry(&mut *m, second).unwrap();
     m.finalize_definitions().unwrap();
-    assert_eq!(run(&m, again, &[4.0, 1.0])[0], 3.0 + 20.0 * 8.0);
+    assert_eq!(run(&m, second_entry, &[4.0, 1.0])[0], 3.0 + 20.0 * 8.0);
     m.set_data(state, DataActivity::Const);
     let found = m.derivative(f, &spec).expect_err("an active value is stored there").to_string();
     assert!(found.contains("AD0120"), "{found}");

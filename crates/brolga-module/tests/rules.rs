@@ -144,7 +144,7 @@ fn a_rule_overrides_the_table() {
     let mut f = Fixture::new(text, "f");
     let known = f.derivative("f", &Spec::gradient([Active]));
     f.module.set_rule("sin", UserRule::parse("x => z: 10").unwrap());
-    let own = f.derivative("f", &Spec::gradient([Active]));
+    let overridden = f.derivative("f", &Spec::gradient([Active]));
     f.finish();
     let slope = |id| {
         let found = f.call(id, |role| match role {
@@ -154,5 +154,5 @@ fn a_rule_overrides_the_table() {
         number(&found, ResultRole::Cotangent(0)).unwrap()
     };
     assert!((slope(known) - 0.3_f64.cos()).abs() < 1e-15);
-    assert_eq!(slope(own), 10.0);
+    assert_eq!(slope(overridden), 10.0);
 }

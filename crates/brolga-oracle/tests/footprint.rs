@@ -45,8 +45,8 @@ block0(v0: i64, v1: i64, v2: i64):
 ";
 
 /// What the oracle says of a step, an inner step, and what is behind the loop.
-fn found(step: &str, inner: &str, behind: &str) -> Option<(String, String)> {
-    let text = STEP.replace("STEP", step).replace("INNER", inner) + &LOOP.replace("BEHIND", behind);
+fn found(step: &str, inner: &str, after: &str) -> Option<(String, String)> {
+    let text = STEP.replace("STEP", step).replace("INNER", inner) + &LOOP.replace("BEHIND", after);
     let p = program(&text);
     let (mut state, mut params) = ([1.5], [0.5; 4]);
     let args = [state.as_mut_ptr(), params.as_mut_ptr()].map(|p| DataValue::I64(p as i64));
@@ -111,9 +111,8 @@ fn stores_that_are_read() {
             "%step: v9 = load.f64 v1+16",
         ),
     ];
-    for (step, inner, behind, store, load) in cases {
-        let (found_store, found_load) =
-            found(step, inner, behind).unwrap_or_else(|| panic!("{step}: nothing is found"));
+    for (step, inner, after, store, load) in cases {
+        let (found_store, found_load) = found(step, inner, after).unwrap_or_else(|| panic!("{step}: nothing is found"));
         // Constants stand behind.
         let plain = |text: &str| text.split(";").next().unwrap_or_default().trim_end().replace(".f64", "");
         assert_eq!((plain(&found_store), plain(&found_load)), (plain(store), plain(load)), "{step}");

@@ -563,7 +563,7 @@ fn lane_masks_choose_between_active_vectors() {
 
 #[test]
 fn it_is_known_whether_the_sign_of_a_nan_is_that_of_a_number() {
-    let own = "function %f(f64, f64) -> f64 system_v {
+    let defined = "function %f(f64, f64) -> f64 system_v {
     block0(v0: f64, v1: f64):
         v2 = fcopysign v0, v1
         return v2
@@ -574,7 +574,7 @@ fn it_is_known_whether_the_sign_of_a_nan_is_that_of_a_number() {
         v2 = call fn0(v0, v1)
         return v2
     }";
-    for text in [own, imported] {
+    for text in [defined, imported] {
         let decides = |x, y| {
             let args = [OracleArg::active(f64v(x)), OracleArg::active(f64v(y))];
             run(text, &args, &[f64v(1.0)]).unwrap().nan_sign

@@ -60,8 +60,9 @@ pub fn probes(rule: &'static MathRule, row: &ExprRow) -> (Width, Vec<Probe>) {
     let call = |x: &[f64]| f.call(x);
     let base = base_name(&rule.symbol);
     // A power of a negative number has whole exponents, which cannot be varied.
-    let whole = |p: &[f64], i: usize| base == "pow" && i == 1 && p[0] < 0.0 || base == "brolga_polygamma" && i == 0;
-    let vary = |p: &[f64], i: usize| f.is_continuous(i) && !whole(p, i);
+    let is_integral_exponent =
+        |p: &[f64], i: usize| base == "pow" && i == 1 && p[0] < 0.0 || base == "brolga_polygamma" && i == 0;
+    let vary = |p: &[f64], i: usize| f.is_continuous(i) && !is_integral_exponent(p, i);
     (f.width, measure(&call, f.width, &points(&f, rule, row), vary))
 }
 
@@ -76,14 +77,14 @@ pub fn base_name(symbol: &'static str) -> &'static str {
 /// Whether a difference says anything of a derivative here: away from jumps, and from where the
 /// distance between two floats is more than a period.
 fn is_smooth(base: &str, width: Width, x: &[f64]) -> bool {
-    let is_whole = |x: f64| x == x.round();
+    let is_integral = |x: f64| x == x.round();
     let dense = if width == Width::F64 { 1e5 } else { 1e2 };
     match base {
         "sin" | "cos" | "tan" | "sincos" => x[0].abs() <= dense,
         "floor" | "ceil" | "trunc" | "round" | "roundeven" | "rint" | "nearbyint" | "logb" | "modf" => {
-            x[0].abs() <= dense && !is_whole(2.0 * x[0])
+            x[0].abs() <= dense && !is_integral(2.0 * x[0])
         }
-        "frexp" => x[0] != 0.0 && !is_whole(x[0].abs().log2()),
+        "frexp" => x[0] != 0.0 && !is_integral(x[0].abs().log2()),
         "fmod" | "remainder" | "drem" | "remquo" => {
             let n = x[0] / x[1];
             (0.1..5.0).contains(&n.abs()) && (2.0 * n - (2.0 * n).round()).abs() > 0.1

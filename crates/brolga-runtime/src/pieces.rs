@@ -577,17 +577,17 @@ impl Pieces {
         let Some(mut all) = self.waiting.remove(&base) else { return };
         let as_it_is = moment == Moment::Ends || !self.across;
         let alone = all.len() == 1;
-        let whole = |mask: Mask| !self.in_part(base, mask);
-        let (double, singles) = (whole(0xff), [whole(0xf), whole(0xf0)]);
+        let undivided = |mask: Mask| !self.in_part(base, mask);
+        let (double, singles) = (undivided(0xff), [undivided(0xf), undivided(0xf0)]);
         for w in &mut all {
             let Record { bytes, of: known, .. } = self.records[w.record as usize];
-            let is_whole = |r: &Record, mask: Mask| {
-                (moment != Moment::Arrives || w.have & mask == mask) && r.is_whole(w.have, mask)
+            let is_complete = |r: &Record, mask: Mask| {
+                (moment != Moment::Arrives || w.have & mask == mask) && r.is_complete(w.have, mask)
             };
             let mut added = 0;
             match of {
                 4 | 8 if known != 0 && known != of => {}
-                8 if w.shift == 0 && is_whole(&self.records[w.record as usize], 0xff) && double => {
+                8 if w.shift == 0 && is_complete(&self.records[w.record as usize], 0xff) && double => {
                     // SAFETY: our contract.
                     unsafe { add_number(base as *mut f64, f64::from_le_bytes(bytes), |x, y| x + y) };
                     added = w.have;
@@ -596,7 +596,7 @@ impl Pieces {
                     for half in 0..2 {
                         let (mask, at) = (0xf << (4 * half), w.shift + 4 * half as isize);
                         let here = at == 0 || at == HALF as isize;
-                        if here && is_whole(&self.records[w.record as usize], mask) && singles[at as usize / HALF] {
+                        if here && is_complete(&self.records[w.record as usize], mask) && singles[at as usize / HALF] {
                             let x: [u8; 4] = std::array::from_fn(|i| bytes[4 * half + i]);
                             // SAFETY: half of the window.
                             let there = unsafe { (base as *mut u8).offset(at) }.cast();
@@ -698,8 +698,8 @@ impl Pieces {
                 for w in &mut all {
                     let bytes = w.have & within(at + w.shift, 0, n as isize);
                     if bytes != 0 {
-                        let whole = of != 0 && p.is_multiple_of(of.min(HALF));
-                        let lost = self.any(w.record, bytes) || whole && !self.ends(w.record, bytes, of);
+                        let aligned = of != 0 && p.is_multiple_of(of.min(HALF));
+                        let lost = self.any(w.record, bytes) || aligned && !self.ends(w.record, bytes, of);
                         known &= forgets || !lost;
                         w.have &= !bytes;
                         self.done(w.record, bytes);

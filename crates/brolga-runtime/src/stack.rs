@@ -20,12 +20,12 @@ const EACH: usize = 1 << 10;
 /// No stack is larger.
 const MOST: usize = 256 << 20;
 /// A thread that is made has no less than this.
-const OWN: usize = 8 << 20;
+const THREAD_STACK: usize = 8 << 20;
 
 /// Run `work`, about so many instructions, with a stack that is large enough for it.
 pub fn ample<R: Send>(insts: usize, work: impl FnOnce() -> R + Send) -> R {
     let need = insts.saturating_mul(EACH).saturating_add(LEAST).min(MOST);
-    if left().is_some_and(|left| left >= need) { work() } else { elsewhere(need.max(OWN), work) }
+    if left().is_some_and(|left| left >= need) { work() } else { elsewhere(need.max(THREAD_STACK), work) }
 }
 
 /// Bytes of stack that are left where generated code is entered from a routine that it has called.

@@ -105,9 +105,9 @@ unsafe extern "C" fn task_forward(words: *mut u8) {
         RUN.with_borrow_mut(|run| run[0].push(t));
         let slot = push(seg, 0);
         assert_eq!(Call(half_forward, half_pullback, 4, [p, delta, t, slot]).fork(seg, 2), 1);
-        let own = p + 8 * (READ as u64 + t);
-        let cell = brolga_pending_within(seg as *mut Segment, p, delta, own, 8, 0, 1, 0, 1, 0, 1);
-        for word in [t, slot, own, cell as u64] {
+        let place = p + 8 * (READ as u64 + t);
+        let cell = brolga_pending_within(seg as *mut Segment, p, delta, place, 8, 0, 1, 0, 1, 0, 1);
+        for word in [t, slot, place, cell as u64] {
             push(seg, word);
         }
     }
@@ -117,11 +117,11 @@ unsafe extern "C" fn task_pullback(words: *mut u8) {
     // SAFETY: the segment in which the forward pass has recorded.
     unsafe {
         let seg = words.cast::<u64>().read();
-        let [cell, own, slot, t] = [(); 4].map(|()| pop(seg));
+        let [cell, place, slot, t] = [(); 4].map(|()| pop(seg));
         RUN.with_borrow_mut(|run| run[1].push(t));
         let delta = (cell as *const u64).read();
-        brolga_gather(seg as *mut Segment, own, delta, 8);
-        let ct = own.wrapping_add(delta) as *mut f64;
+        brolga_gather(seg as *mut Segment, place, delta, 8);
+        let ct = place.wrapping_add(delta) as *mut f64;
         (slot as *mut f64).write_unaligned(ct.read());
         ct.write(0.0);
         assert_eq!(brolga_join(seg as *mut Segment, 0, 0), 1);
@@ -133,8 +133,8 @@ unsafe extern "C" fn half_forward(words: *mut u8) {
     // SAFETY: what the fork says, the number of the task and its segment.
     unsafe {
         let [p, delta, t, slot, half, seg] = words.cast::<[u64; 6]>().read();
-        let own = brolga_pending(seg as *mut Segment, p, delta);
-        for word in [p.wrapping_add(own), t, slot, half] {
+        let pending = brolga_pending(seg as *mut Segment, p, delta);
+        for word in [p.wrapping_add(pending), t, slot, half] {
             push(seg, word);
         }
     }

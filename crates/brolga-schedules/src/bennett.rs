@@ -194,15 +194,15 @@ pub fn forward(units: u64, parts_of: u64, uncompute: bool) -> (u128, u128) {
         return (u128::from(units), 0);
     }
     let length = units.div_ceil(parts_of);
-    let (whole, rest) = (u128::from(units / length), units % length);
+    let (full_parts, rest) = (u128::from(units / length), units % length);
     let (c, e) = forward(length, parts_of, true);
     let (last_c, last_e) = forward(rest, parts_of, true);
-    let (computed, erased) = (whole * c + last_c, whole * e + last_e);
+    let (computed, erased) = (full_parts * c + last_c, full_parts * e + last_e);
     if !uncompute {
         return (computed, erased);
     }
     // All parts but the last are erased, which computes what they erase and erases what they
     // compute.
-    let but_last = if rest > 0 { whole } else { whole - 1 };
+    let but_last = if rest > 0 { full_parts } else { full_parts - 1 };
     (computed + but_last * e, erased + but_last * c)
 }

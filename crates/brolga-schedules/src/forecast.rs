@@ -62,11 +62,11 @@ impl Method {
             Self::RecomputeAll { .. } => revolve(units, 1),
             Self::Blocked { .. } => (blocked::untaped(units), (units - 1).max(1), 0),
             Self::Periodic { period, slots, .. } => {
-                let (outer, inner) = periodic::kept(units, period, slots);
+                let (outer, inner) = periodic::most_states(units, period, slots);
                 (periodic::untaped(units, period, slots), outer + inner, 0)
             }
             Self::TwoLevels { period, slots, .. } => {
-                let (files, slots) = periodic::kept(units, period, slots);
+                let (files, slots) = periodic::most_states(units, period, slots);
                 (two_levels::untaped(units, period, slots), slots, files)
             }
             Self::Revolve { slots, .. } => revolve(units, slots),

@@ -36,13 +36,13 @@ pub(crate) enum Keep {
     Not(u64),
 }
 
-/// What to do with a state on `level` if those on levels `kept` are there, and there are `slots`.
-pub(crate) fn keep(kept: impl ExactSizeIterator<Item = u64> + DoubleEndedIterator, level: u64, slots: u64) -> Keep {
-    if (kept.len() as u64) < slots {
+/// What to do with a state on `level` if those on levels `held` are there, and there are `slots`.
+pub(crate) fn keep(held: impl ExactSizeIterator<Item = u64> + DoubleEndedIterator, level: u64, slots: u64) -> Keep {
+    if (held.len() as u64) < slots {
         return Keep::Free;
     }
     let mut highest = level;
-    for (i, level) in kept.enumerate().skip(1).rev() {
+    for (i, level) in held.enumerate().skip(1).rev() {
         if level < highest {
             return Keep::InPlaceOf(i);
         }
@@ -51,10 +51,10 @@ pub(crate) fn keep(kept: impl ExactSizeIterator<Item = u64> + DoubleEndedIterato
     Keep::Not(level + 1)
 }
 
-/// How many units run without a tape if the loop ends behind `units` and states before `kept` are
+/// How many units run without a tape if the loop ends behind `units` and states before `held` are
 /// there, of `slots`.
-pub fn untaped(units: u64, kept: &[u64], slots: u64) -> u128 {
-    let ends = kept.iter().skip(1).copied().chain([units]);
-    let stretches = kept.iter().zip(ends).zip(0..).map(|((from, to), m)| revolve::untaped(to - from, slots - m));
+pub fn untaped(units: u64, held: &[u64], slots: u64) -> u128 {
+    let ends = held.iter().skip(1).copied().chain([units]);
+    let stretches = held.iter().zip(ends).zip(0..).map(|((from, to), m)| revolve::untaped(to - from, slots - m));
     u128::from(units) + stretches.sum::<u128>()
 }

@@ -24,7 +24,7 @@ pub fn untaped(units: u64, period: u64, slots: u64) -> u128 {
 }
 
 /// Most states that are kept evenly, and in between.
-pub(crate) fn kept(units: u64, period: u64, slots: u64) -> (u64, u64) {
+pub(crate) fn most_states(units: u64, period: u64, slots: u64) -> (u64, u64) {
     // The state before the last block is not kept evenly: the block comes at once.
     let outer = units.saturating_sub(1).div_ceil(period).max(1);
     (outer, slots.min(period.min(units).saturating_sub(2)))

@@ -79,7 +79,7 @@ pub(crate) fn split(at: u64, end: u64, free: u64) -> u64 {
         3 => 1,
         _ => b3 * (av - 1) / r,
     };
-    let ahead = if len <= b1 + b3 {
+    let distance = if len <= b1 + b3 {
         b4
     } else if len >= range - b5 {
         b1
@@ -87,5 +87,5 @@ pub(crate) fn split(at: u64, end: u64, free: u64) -> u64 {
         len - b2 - b3
     };
     // Less than `len`, so it fits.
-    at + (ahead as u64).max(1)
+    at + (distance as u64).max(1)
 }

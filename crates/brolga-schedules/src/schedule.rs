@@ -19,7 +19,7 @@ use crate::action::{Action, Reversal, SlotId, StepId};
 use crate::bennett::Tasks;
 use crate::method::{Method, Unfit};
 use crate::online::{self, Keep};
-use crate::units::{Kept, Numbers, Units};
+use crate::units::{HeldState, Numbers, Units};
 use crate::{revolve, treeverse};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct Schedule {
     method: Method,
     reversal: Reversal,
     units: Units,
-    held: Vec<Kept>,
+    held: Vec<HeldState>,
     /// Of which unit the working state is.
     at: Option<u64>,
     /// Units that are not reversed.
@@ -229,7 +229,7 @@ impl Schedule {
             _ => {
                 let period = self.method.period().unwrap_or(u64::MAX);
                 let is_last = self.units.is_known && at + 1 == units;
-                if at.is_multiple_of(period) && self.last_kept() != Some(at) && !is_last {
+                if at.is_multiple_of(period) && self.last_held() != Some(at) && !is_last {
                     self.keep(at, false);
                 }
                 if self.units.is_known && units - at <= period {
@@ -254,7 +254,7 @@ impl Schedule {
             self.queue.push_back(Action::Tape { from, to });
             self.phase = Phase::Taped;
         } else {
-            if self.last_kept() != Some(at) {
+            if self.last_held() != Some(at) {
                 self.keep(at, true);
             }
             self.advance(at, units);
@@ -263,7 +263,7 @@ impl Schedule {
 
     /// The state that has been reached is kept, or another one goes for it.
     fn place_online(&mut self, at: u64, slots: u64) {
-        let next = if self.last_kept() == Some(at) {
+        let next = if self.last_held() == Some(at) {
             Keep::Not(0)
         } else {
             online::keep(self.held.iter().map(|h| h.level), self.level, slots)
@@ -344,7 +344,7 @@ impl Schedule {
             return at;
         }
         let last = self.held.last().copied();
-        if let Some(Kept { slot, unit, .. }) = last {
+        if let Some(HeldState { slot, unit, .. }) = last {
             self.queue.push_back(Action::Restore { slot, step: self.units.step(unit) });
             self.at = Some(unit);
         }
@@ -356,7 +356,7 @@ impl Schedule {
         self.at = Some(to.min(self.units.count()));
     }
 
-    fn last_kept(&self) -> Option<u64> {
+    fn last_held(&self) -> Option<u64> {
         self.held.last().map(|h| h.unit)
     }
 
@@ -379,10 +379,10 @@ impl Schedule {
         self.queue.push_back(Action::Store { slot, step: self.units.step(unit) });
         let level = self.held.last().map_or(0, |h| h.level);
         self.inner += u64::from(is_inner);
-        self.held.push(Kept { slot, unit, level, is_inner });
+        self.held.push(HeldState { slot, unit, level, is_inner });
     }
 
-    fn drop_slot(&mut self, held: Kept) {
+    fn drop_slot(&mut self, held: HeldState) {
         self.queue.push_back(Action::Drop { slot: held.slot });
         match held.slot {
             SlotId::Memory(_) => self.numbers.give_back(held.slot),

@@ -67,9 +67,9 @@ impl Slots {
         let (_, held) = self.memory.get(&slot).filter(|s| s.0 == step).ok_or_else(|| missing(0))?;
         let mut rest = &held[..];
         for part in parts {
-            let (front, behind) = rest.split_at_checked(part.len()).ok_or_else(|| missing(part.len()))?;
+            let (front, back) = rest.split_at_checked(part.len()).ok_or_else(|| missing(part.len()))?;
             part.copy_from_slice(front);
-            rest = behind;
+            rest = back;
         }
         if rest.is_empty() { Ok(()) } else { Err(missing(held.len() - rest.len())) }
     }

@@ -34,7 +34,7 @@ impl Units {
 
 /// A state that is kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct HeldState {
     pub(crate) slot: SlotId,
     pub(crate) unit: u64,
     /// Of the online method its level, of treeverse how many repetitions are left.

@@ -32,8 +32,8 @@ fn simulations() {
         assert!(forecast.forward as f64 <= most * steps as f64, "{small}");
     }
     // What fits is taped at once.
-    let whole = chosen(Some(1000), 480, 4800, MEMORY(16 * MIB), Reversal::Split);
-    assert_eq!((whole.method, whole.forecast.unwrap().forward), (Method::StoreAll, 0));
+    let fitting = chosen(Some(1000), 480, 4800, MEMORY(16 * MIB), Reversal::Split);
+    assert_eq!((fitting.method, fitting.forecast.unwrap().forward), (Method::StoreAll, 0));
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn online_is_near_the_optimum() {
 
 #[test]
 fn online_placements_and_their_cost() {
-    for (steps, slots, kept) in
+    for (steps, slots, expected) in
         [(10, 3, &[0, 4, 7][..]), (35, 3, &[0, 20, 30]), (100, 5, &[0, 56, 91, 95, 98]), (1000, 10, &[])]
     {
         let mut schedule = Schedule::new(Method::Online { block: 1, slots }, None, Reversal::Joint).unwrap();
@@ -216,7 +216,7 @@ fn online_placements_and_their_cost() {
             }
         }
         placed.sort_unstable();
-        assert!(kept.is_empty() || placed == kept, "{steps} steps, {slots} slots: {placed:?}");
+        assert!(expected.is_empty() || placed == expected, "{steps} steps, {slots} slots: {placed:?}");
         assert_eq!(machine.stats.forward, online::untaped(steps, &placed, slots));
     }
     // Where the placement is that of revolve, the way from the last state to the end is extra.
@@ -243,16 +243,16 @@ fn reversed_again() {
                 let mut machine = Machine::new(steps);
                 assert!(schedule.restart().is_err());
                 drive(&mut schedule, &mut machine);
-                let kept = usize::from(steps > 0 && !(method == Method::StoreAll && reversal == Reversal::Split));
-                machine.finished(kept);
+                let remaining = usize::from(steps > 0 && !(method == Method::StoreAll && reversal == Reversal::Split));
+                machine.finished(remaining);
                 for _ in 0..2 {
                     machine.restart();
                     schedule.restart().unwrap();
                     drive(&mut schedule, &mut machine);
-                    if kept == 0 {
+                    if remaining == 0 {
                         continue;
                     }
-                    machine.finished(kept);
+                    machine.finished(remaining);
                     let block = method.block();
                     let units = steps.div_ceil(block);
                     let want = match method {

@@ -32,7 +32,7 @@ pub struct Machine {
     tape: Option<(u64, Vec<u64>)>,
     /// Steps that are not reversed.
     end: u64,
-    has_turned: bool,
+    is_past_turn: bool,
     /// The end of the loop is seen at the step behind it, not at its last one.
     pub is_late: bool,
     /// Most slots of memory, and of files.
@@ -50,7 +50,7 @@ impl Machine {
             slots: BTreeMap::new(),
             tape: None,
             end: steps,
-            has_turned: false,
+            is_past_turn: false,
             is_late: false,
             most: [0; 2],
             runs: vec![0; steps as usize],
@@ -83,14 +83,14 @@ impl Machine {
         assert_eq!((*first, first + states.len() as u64), (from.0, to.0.min(self.steps())));
         assert_eq!(to.0.min(self.steps()), self.end, "a step is reversed out of order");
         assert_eq!(states[..], self.states[from.0 as usize..self.end as usize]);
-        assert!(self.has_turned, "a step is reversed in the forward half");
+        assert!(self.is_past_turn, "a step is reversed in the forward half");
         (self.end, self.working) = (from.0, None);
     }
 
     /// Where the loop has ended, if it is seen in the steps before `to`.
     fn end_in(&self, to: StepId) -> Option<StepId> {
         let is_seen = to.0 > self.steps() || to.0 == self.steps() && !self.is_late;
-        (is_seen && !self.has_turned).then_some(StepId(self.steps()))
+        (is_seen && !self.is_past_turn).then_some(StepId(self.steps()))
     }
 
     /// Do one action. Where the loop ends, if it is not known to.
@@ -127,9 +127,9 @@ impl Machine {
             }
             Action::Drop { slot } => assert!(self.slots.remove(&slot).is_some(), "{slot} is free"),
             Action::Turn => {
-                assert!(!self.has_turned, "a second turn");
+                assert!(!self.is_past_turn, "a second turn");
                 assert_eq!(self.working, Some((self.steps(), self.states[self.states.len() - 1])));
-                self.has_turned = true;
+                self.is_past_turn = true;
                 // What the program does behind the loop.
                 self.working = None;
             }
@@ -160,7 +160,7 @@ impl Machine {
 
     /// Whether everything has been reversed, with so many slots left.
     pub fn finished(&self, slots: usize) {
-        assert!(self.has_turned, "no turn");
+        assert!(self.is_past_turn, "no turn");
         assert_eq!(self.end, 0, "steps that were not reversed");
         assert_eq!(self.slots.len(), slots, "slots that were not dropped");
         assert_eq!(self.stats.reversed, u128::from(self.steps()));

@@ -42,8 +42,8 @@ const FILE: SlotId = SlotId::Disk(0);
 
 fn read(slots: &mut Slots, slot: SlotId, step: u64, bytes: usize) -> Result<Vec<u8>, SlotError> {
     let mut state = vec![0; bytes];
-    let (front, behind) = state.split_at_mut(bytes / 3);
-    slots.restore(slot, StepId(step), [front, behind])?;
+    let (front, back) = state.split_at_mut(bytes / 3);
+    slots.restore(slot, StepId(step), [front, back])?;
     Ok(state)
 }
 
@@ -58,8 +58,8 @@ fn states_come_back() {
     for place in [SlotId::Memory, SlotId::Disk] {
         for (n, size) in [(0, 1000), (1, 0), (2, 70_000), (3, 1)] {
             let bytes = state(n, size);
-            let (front, behind) = bytes.split_at(size / 2);
-            slots.store(place(u32::from(n)), StepId(u64::from(n) * 10), [front, behind]).unwrap();
+            let (front, back) = bytes.split_at(size / 2);
+            slots.store(place(u32::from(n)), StepId(u64::from(n) * 10), [front, back]).unwrap();
         }
         // Another state, which needs more room, in place of one that was dropped.
         slots.drop_slot(place(0));
@@ -134,13 +134,13 @@ fn a_state_that_was_changed() {
     let (mut slots, mut file) = folder.slots();
     let state: Vec<u8> = (0..200).collect();
     slots.store(FILE, StepId(3), [&state[..]]).unwrap();
-    let mut whole = Vec::new();
+    let mut image = Vec::new();
     file.seek(SeekFrom::Start(0)).unwrap();
-    file.read_to_end(&mut whole).unwrap();
-    assert_eq!(whole.len() as u64, slots.file_bytes());
+    file.read_to_end(&mut image).unwrap();
+    assert_eq!(image.len() as u64, slots.file_bytes());
     // One bit anywhere: in the header, in the state, in the checksum.
-    for at in 0..whole.len() {
-        let mut changed = whole.clone();
+    for at in 0..image.len() {
+        let mut changed = image.clone();
         changed[at] ^= 1 << (at % 8);
         file.seek(SeekFrom::Start(0)).unwrap();
         file.write_all(&changed).unwrap();
@@ -148,10 +148,10 @@ fn a_state_that_was_changed() {
         assert!(matches!(result, Err(SlotError::Corrupt { .. })), "byte {at}");
     }
     file.seek(SeekFrom::Start(0)).unwrap();
-    file.write_all(&whole).unwrap();
+    file.write_all(&image).unwrap();
     assert_eq!(read(&mut slots, FILE, 3, 200).unwrap(), state);
     // Cut off anywhere.
-    for length in (0..whole.len()).rev() {
+    for length in (0..image.len()).rev() {
         file.set_len(length as u64).unwrap();
         let error = read(&mut slots, FILE, 3, 200).unwrap_err();
         assert!(matches!(error, SlotError::Corrupt { what: "it is too short", .. }), "{error}");
@@ -229,8 +229,8 @@ impl TimeLoop for Doubling {
     }
 
     fn restore(&mut self, slot: SlotId, step: StepId) -> Result<(), SlotError> {
-        let (front, behind) = self.state.split_at_mut(10);
-        self.slots.restore(slot, step, [front, behind])
+        let (front, back) = self.state.split_at_mut(10);
+        self.slots.restore(slot, step, [front, back])
     }
 
     fn drop_slot(&mut self, slot: SlotId) {
@@ -244,7 +244,7 @@ impl TimeLoop for Doubling {
 
 const FILES: Method = Method::TwoLevels { block: 1, period: 7, slots: 2 };
 
-fn whole_run(steps: &mut Doubling, schedule: &mut Schedule) -> Result<Stats, RunError<SlotError>> {
+fn run_both_halves(steps: &mut Doubling, schedule: &mut Schedule) -> Result<Stats, RunError<SlotError>> {
     let mut stats = Stats::default();
     forward(schedule, &mut stats, steps)?;
     reverse(schedule, &mut stats, steps)?;
@@ -255,10 +255,10 @@ fn whole_run(steps: &mut Doubling, schedule: &mut Schedule) -> Result<Stats, Run
 fn a_run_with_files() {
     let folder = Folder::new("run");
     let mut first = Doubling::new(Slots::in_folder(&folder.0, u64::MAX).unwrap());
-    let stats = whole_run(&mut first, &mut Schedule::new(FILES, Some(50), Reversal::Joint).unwrap()).unwrap();
+    let stats = run_both_halves(&mut first, &mut Schedule::new(FILES, Some(50), Reversal::Joint).unwrap()).unwrap();
     let mut second = Doubling::new(Slots::new());
     let revolve = Method::Revolve { block: 1, slots: 4 };
-    whole_run(&mut second, &mut Schedule::new(revolve, Some(50), Reversal::Joint).unwrap()).unwrap();
+    run_both_halves(&mut second, &mut Schedule::new(revolve, Some(50), Reversal::Joint).unwrap()).unwrap();
     assert_eq!(first.cotangent, second.cotangent);
     // The last step is a stretch of its own, and needs no file.
     assert_eq!((stats.disk_writes, stats.max_files, stats.max_bytes), (7, 7, 2 * 3000));
@@ -266,7 +266,7 @@ fn a_run_with_files() {
     // The number of steps turns out.
     let mut third = Doubling::new(Slots::in_folder(&folder.0, u64::MAX).unwrap());
     third.ends = Some(50);
-    whole_run(&mut third, &mut Schedule::new(FILES, None, Reversal::Joint).unwrap()).unwrap();
+    run_both_halves(&mut third, &mut Schedule::new(FILES, None, Reversal::Joint).unwrap()).unwrap();
     assert_eq!(third.cotangent, first.cotangent);
 }
 
@@ -276,13 +276,13 @@ fn a_run_with_files() {
 fn a_full_disk() {
     let full = OpenOptions::new().read(true).write(true).open("/dev/full").unwrap();
     let mut steps = Doubling::new(Slots::in_file(full, u64::MAX));
-    let error = whole_run(&mut steps, &mut Schedule::new(FILES, Some(50), Reversal::Joint).unwrap()).unwrap_err();
+    let error = run_both_halves(&mut steps, &mut Schedule::new(FILES, Some(50), Reversal::Joint).unwrap()).unwrap_err();
     let RunError::Loop(SlotError::Write { step, source }) = &error else { panic!("{error}") };
     assert_eq!((*step, source.kind()), (StepId(0), std::io::ErrorKind::StorageFull));
     // The next run has nothing to do with it.
     let mut next = Doubling::new(Slots::new());
     let revolve = Method::Revolve { block: 1, slots: 4 };
-    whole_run(&mut next, &mut Schedule::new(revolve, Some(50), Reversal::Joint).unwrap()).unwrap();
+    run_both_halves(&mut next, &mut Schedule::new(revolve, Some(50), Reversal::Joint).unwrap()).unwrap();
 }
 
 /// In the process that is to be killed: keep states, say so, and wait.

@@ -96,9 +96,9 @@ impl CalledDerivative {
     /// What is made first: this one, or one that the function asks for of which this is the
     /// derivative.
     fn ready(self, program: &Program) -> Result<Self, Diagnostics> {
-        let (mut next, mut behind) = (self, BTreeSet::new());
+        let (mut next, mut visited) = (self, BTreeSet::new());
         while let Some(inner) = Self::of(program, &[next.func]).into_iter().next() {
-            if !behind.insert(next.symbol.clone()) {
+            if !visited.insert(next.symbol.clone()) {
                 let d = Diagnostic::new("AD0172", format!("`%{}` depends on itself", next.symbol));
                 let d = d.note("the function calls its own derivative, directly or through others");
                 let d = d.help("derive a function that does not call its derivative");

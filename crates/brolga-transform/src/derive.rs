@@ -5,7 +5,7 @@ use cranelift_codegen::isa::TargetIsa;
 
 use crate::called::resolved;
 use crate::derived::Derivation;
-use crate::pipeline::all_variants::{Asked, Manner, derive_once};
+use crate::pipeline::all_variants::{Asked, Manner, derive_in_manner};
 use crate::pipeline::inline_rollback::attempt;
 use crate::pipeline::{Observer, Stages};
 use crate::program::outline::staying;
@@ -33,7 +33,7 @@ pub fn derive_with(
         known: found.known,
         unaligned: found.program.unaligned_doubles,
     };
-    let found = derive_once(asked, manner, Observer { stages: Some(&mut look), statements: None })?;
+    let found = derive_in_manner(asked, manner, Observer { stages: Some(&mut look), statements: None })?;
     found.verify(isa).map(|()| found)
 }
 

@@ -54,7 +54,7 @@ pub struct DerivedCombined {
     pub segment: bool,
     /// Whether the pullback is there twice: with its guards and without
     /// ([`crate::guards::versioning`]).
-    pub twice: bool,
+    pub versioned: bool,
 }
 
 /// Symbols of the two functions of a pair.

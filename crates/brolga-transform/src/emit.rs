@@ -79,7 +79,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
     /// # Errors
     /// A pass that has broken a function ([`verified::passes`]): a bug of ours.
     pub fn emit(mut self, assembled: &Assembled, symbols: Symbols) -> Result<(Emitted, Remarks), Diagnostics> {
-        let Assembled { graphs, plan, twice } = assembled;
+        let Assembled { graphs, plan, versioned } = assembled;
         let variant = self.facts.variant.clone();
         let emitted = match graphs {
             Graphs::Pair { forward, pullback, ct } => {
@@ -97,7 +97,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             Graphs::One(OneGraph { graph, seg, .. }) => {
                 let (func, segment) = self.one_function(graph, plan, *seg);
                 let (symbol, results) = (symbols.combined(), self.facts.mode != Mode::Gradient);
-                let combined = DerivedCombined { variant, symbol, func, results, segment, twice: *twice };
+                let combined = DerivedCombined { variant, symbol, func, results, segment, versioned: *versioned };
                 Emitted::Combined(Box::new(combined))
             }
         };
@@ -161,7 +161,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
         shadows: &Shadows,
         checks: Option<&[ir::Inst]>,
     ) {
-        self.verified.behind("lower", func);
+        self.verified.check_after("lower", func);
         let facts = self.facts;
         let (program, cfg, blocks) = (facts.program, facts.cfg, &facts.blocks);
         let mut cx = ClifCx {
@@ -185,7 +185,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
         // What is asked for is tidied up as it is going to be called.
         if !self.is_root && !self.verified.is_broken() {
             simplify_cfg(func);
-            self.verified.behind("simplify_cfg", func);
+            self.verified.check_after("simplify_cfg", func);
         }
     }
 

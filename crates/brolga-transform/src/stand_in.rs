@@ -84,9 +84,9 @@ fn added(c: &mut FuncCursor<'_>, sum: ir::Value, x: ir::Value) -> ir::Value {
 /// which says nothing of a rule.
 pub(crate) fn none_is_derived(found: &Derivation) -> Result<(), Diagnostics> {
     let pairs = found.pairs.iter().map(|p| &p.variant);
-    let whole = found.joint.iter().chain(&found.combined).map(|w| &w.variant);
+    let combined = found.joint.iter().chain(&found.combined).map(|w| &w.variant);
     let mut problems = Diagnostics::default();
-    for variant in pairs.chain(whole).filter(|v| found.program.funcs[v.func].stand_in) {
+    for variant in pairs.chain(combined).filter(|v| found.program.funcs[v.func].stand_in) {
         let symbol = &found.program.funcs[variant.func].symbol;
         let d = Diagnostic::new("AD0176", format!("a call of %{symbol} by its address"));
         let d = d.in_func(symbol).note("it is imported, and its rule is for calls by its name");

@@ -92,7 +92,7 @@ impl Form {
                 _ => None,
             }));
         });
-        (derived.unwrap().combined.unwrap().twice, dumps.join(", "))
+        (derived.unwrap().combined.unwrap().versioned, dumps.join(", "))
     }
 }
 

@@ -62,8 +62,8 @@ pub(crate) type Trial<'t> = dyn FnMut(&[(usize, Vec<u8>)], &[Val]) -> Option<(Ve
 pub(crate) trait Around: Send + Sync {
     /// Its type.
     fn ty(&self) -> FuncType;
-    /// Its body, up to the return; `own` is the symbol of the module's function.
-    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str);
+    /// Its body, up to the return; `wrapped` is the symbol of the module's function.
+    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, wrapped: &str);
     /// Whether the module's function computes what is written around it.
     fn agrees(&self, trial: &mut Trial<'_>) -> bool;
 }

@@ -138,7 +138,7 @@ fn many_releases_wait_and_each_happens_once() {
 }
 
 /// An allocator that is not recognised.
-const OWN: &str = r#"(module (memory (export "memory") 1)
+const UNKNOWN_ALLOCATOR: &str = r#"(module (memory (export "memory") 1)
     (global $end (mut i32) (i32.const 4096))
     (func $grab (param $size i64) (result i32) (local $block i32)
         (local.set $block (global.get $end))
@@ -167,7 +167,8 @@ fn one_that_has_to_be_named() {
         ],
     };
     let options = Options { mode: Mode::Gradient, ..Options::as_calls() };
-    let [known, unknown] = [said, Allocators::default()].map(|a| run(&module(OWN, a), "f", &[2.0], &[100], &options));
+    let [known, unknown] =
+        [said, Allocators::default()].map(|a| run(&module(UNKNOWN_ALLOCATOR, a), "f", &[2.0], &[100], &options));
     assert_eq!(known.gradient, unknown.gradient);
     assert_eq!(known.gradient, [100.0 * 2f64.powi(99)]);
     // What is multiplied with is read again; what is multiplied is overwritten, and recorded.

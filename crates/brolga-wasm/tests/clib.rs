@@ -112,7 +112,7 @@ fn parts_of_floats() {
     let touched = |value: &str| {
         format!("(f64.reinterpret_i64 (i64.xor (i64.const -1) (i64.xor (i64.const -1) (i64.reinterpret_f64 {value}))))")
     };
-    let whole = "(f64.trunc (local.get $x))";
+    let integral = "(f64.trunc (local.get $x))";
     let modf = format!(
         r#"(module (memory 1)
             (func $modf (param $x f64) (param $at i32) (result f64)
@@ -122,7 +122,7 @@ fn parts_of_floats() {
                 (f64.mul (f64.load (i32.const 64)) (f64.mul
                     (call $modf (f64.mul (local.get $x) (f64.const 3)) (i32.const 64))
                     (f64.load (i32.const 64))))))"#,
-        touched(whole),
+        touched(integral),
         touched("(f64.sub (local.get $x) (f64.trunc (local.get $x)))"),
     );
     // x · (3x - 4) · 4 at 1.5, where the product of x and its share of the rest is loaded before.

@@ -85,9 +85,9 @@ fn a_float_with_a_foreign_part() {
             for x in [0.3, 0.75] {
                 is_lost(&module(beside, &put(store, value), &call, READ), x);
                 // Read before, and behind.
-                let twice = format!("(local.set $sum {READ}) {call}");
+                let read_before = format!("(local.set $sum {READ}) {call}");
                 let sum = format!("(f64.add (local.get $sum) {READ})");
-                is_lost(&module(beside, &put(store, value), &twice, &sum), x);
+                is_lost(&module(beside, &put(store, value), &read_before, &sum), x);
             }
         }
     }
@@ -166,15 +166,15 @@ fn over_a_double_that_lies_across() {
     all.extend(both.map(|(a, b)| (one(a) + &one(b), covers(a) | covers(b))));
     for (stores, mask) in &all {
         for (beside, seed) in BESIDE.into_iter().flat_map(|b| [(b, 0.3), (b, 0.75)]) {
-            is_whole_or_said(&with(beside, seed, false, stores), *mask, (0.0, 0.625 * seed));
-            is_whole_or_said(&with(beside, seed, true, stores), *mask, (0.625, 0.625 * seed));
+            is_summed_or_said(&with(beside, seed, false, stores), *mask, (0.0, 0.625 * seed));
+            is_summed_or_said(&with(beside, seed, true, stores), *mask, (0.625, 0.625 * seed));
         }
     }
 }
 
 /// Numbers were stored over the bytes of a double that `mask` says: its cotangent is added to what
 /// there is beside it, or not, if they are all. Lower digits may be missing.
-fn is_whole_or_said(text: &str, mask: u32, (first, more): (f64, f64)) {
+fn is_summed_or_said(text: &str, mask: u32, (first, more): (f64, f64)) {
     let wanted = if mask == 0xff { first } else { first + more };
     for found in gradients(text, 0.7) {
         match found {
@@ -340,15 +340,15 @@ fn words_at_odd_addresses() {
     };
     let copy = |to: u32| [(to, 1001), (to + 8, 1009), (to + 16, 1017)];
     let read = |to: u32, from: u32| [(to, from), (to + 8, from + 8)];
-    let once = [&copy(2001)[..], &read(128, 2005)].concat();
-    let twice = [&once[..], &copy(3001), &read(256, 3005)].concat();
-    let beside = [&once[..], &read(256, 1005)].concat();
-    let whole = [&read(2005, 1005)[..], &read(128, 2005), &read(256, 2005)].concat();
+    let copied = [&copy(2001)[..], &read(128, 2005)].concat();
+    let recopied = [&copied[..], &copy(3001), &read(256, 3005)].concat();
+    let beside = [&copied[..], &read(256, 1005)].concat();
+    let restored = [&read(2005, 1005)[..], &read(128, 2005), &read(256, 2005)].concat();
     for x in [0.3, 0.5] {
-        is(&with(&once, 512), x, 2.0 * x + 3.0);
-        is_lost(&with(&twice, 256), x);
+        is(&with(&copied, 512), x, 2.0 * x + 3.0);
+        is_lost(&with(&recopied, 256), x);
         is_lost(&with(&beside, 256), x);
-        is(&with(&whole, 256), x, 1.3 * (2.0 * x + 3.0));
+        is(&with(&restored, 256), x, 1.3 * (2.0 * x + 3.0));
     }
     // The host's lie at 1025, or four bytes behind that.
     let of_the_host = |read: u32| {

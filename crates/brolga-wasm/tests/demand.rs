@@ -9,9 +9,9 @@ use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity, opti
 fn said(module: &Module, name: &str, mode: Mode, full: bool) -> Result<(), Error> {
     let by_value = name == "seeded_by_float";
     let ty = if by_value { wasmparser::ValType::F64 } else { wasmparser::ValType::I32 };
-    let own = Options { mode, ..options() };
-    let own = if full { Options { effort: Options::full().effort, ..own } } else { own };
-    let gradient = Gradient::with_options(module, name, &[default_activity(ty)], &own)?;
+    let asked = Options { mode, ..options() };
+    let asked = if full { Options { effort: Options::full().effort, ..asked } } else { asked };
+    let gradient = Gradient::with_options(module, name, &[default_activity(ty)], &asked)?;
     let mut instance = Instance::new(module)?;
     let arg = if by_value { Val::F64(1.25) } else { Val::I32(instance.alloc_f64(&[1.25])? as i32) };
     if mode == Mode::Split {

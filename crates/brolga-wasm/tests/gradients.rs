@@ -35,12 +35,12 @@ fn gradient_of_buffer(module: &Module, name: &str, x: &[f64], rest: &[Val]) -> (
     for mode in [Mode::Combined, Mode::Gradient] {
         let activity: Vec<_> = gradient.ty().params().iter().map(|t| default_activity(*t)).collect();
         let options = Options { mode, ..Options::full() };
-        let whole = Gradient::with_options(module, name, &activity, &options).unwrap();
+        let combined = Gradient::with_options(module, name, &activity, &options).unwrap();
         for _ in 0..2 {
             let mut instance = Instance::new(module).unwrap();
             assert_eq!(instance.alloc_f64(x).unwrap(), at);
             instance.set_shadow_f64(at, &initial).unwrap();
-            let found = instance.gradient(&whole, &args, &[Val::F64(1.0)]).unwrap();
+            let found = instance.gradient(&combined, &args, &[Val::F64(1.0)]).unwrap();
             let shadow = instance.shadow_f64(at, x.len()).unwrap();
             let gradient: Vec<f64> = shadow.iter().zip(&initial).map(|(s, i)| s - i).collect();
             assert_eq!(gradient, out[0].1, "{mode:?}");
@@ -378,8 +378,8 @@ fn fuel_ends_what_does_not_end() {
     assert_eq!(t.code, "no_fuel");
     for mode in [Mode::Combined, Mode::Gradient] {
         let options = Options { mode, ..Options::full() };
-        let whole = Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).unwrap();
-        let Err(Error::Trap(t)) = instance.gradient(&whole, &[Val::F64(1.0)], &[Val::F64(1.0)]) else {
+        let combined = Gradient::with_options(&module, "f", &[ArgActivity::Active], &options).unwrap();
+        let Err(Error::Trap(t)) = instance.gradient(&combined, &[Val::F64(1.0)], &[Val::F64(1.0)]) else {
             panic!("it ends")
         };
         assert_eq!(t.code, "no_fuel");
@@ -437,8 +437,8 @@ fn wasi_output_and_exit() {
     assert_eq!(instance.pullback(&mut pullback, &[Val::F64(1.0)]).unwrap(), [Some(Val::F64(5.0))]);
     assert!(matches!(instance.call("f", &[Val::F64(-1.0)]), Err(Error::Exit(3))));
     assert!(matches!(instance.forward(&gradient, &[Val::F64(-1.0)]), Err(Error::Exit(3))));
-    let whole = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
-    let exit = instance.gradient(&whole, &[Val::F64(-1.0)], &[Val::F64(1.0)]);
+    let combined = Gradient::new(&module, "f").map(Gradient::settled).unwrap();
+    let exit = instance.gradient(&combined, &[Val::F64(-1.0)], &[Val::F64(1.0)]);
     assert!(matches!(exit, Err(Error::Exit(3))));
     let missing = r#"(module (import "host" "f" (func (param f64))) (import "env" "memset2" (func)))"#;
     let options = ModuleOptions { imports: Imports::new().refuse_missing(), ..ModuleOptions::default() };

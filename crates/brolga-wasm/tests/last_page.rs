@@ -54,8 +54,8 @@ fn neighbours_are_accessed_up_to_the_end() {
         let args = |at: u32, n| [Val::I32(at as i32), Val::I32(n)];
         for call in 1..3 {
             instance.gradient(&gradient, &args(at, 2), &[Val::F64(1.0)]).unwrap();
-            let twice = [2.0, 4.0, 6.0, 8.0].map(|x| x * f64::from(call));
-            assert_eq!(instance.shadow_f64(at, 4).unwrap(), twice);
+            let expected = [2.0, 4.0, 6.0, 8.0].map(|x| x * f64::from(call));
+            assert_eq!(instance.shadow_f64(at, 4).unwrap(), expected);
         }
         // Past the end, and round to the first byte.
         for (at, n) in [(at, 3), (u32::MAX - 7, 1), (u32::MAX - 15, 2)] {

@@ -168,11 +168,11 @@ fn gradients_of_random_lives() {
     for seed in from.parse::<u64>().unwrap()..to.parse().unwrap() {
         let program = Program::new(seed);
         let module = Module::new(program.module()).unwrap();
-        let twice = program.sum.plus(program.sum);
+        let doubled = program.sum.plus(program.sum);
         let mut primal = Instance::new(&module).unwrap();
         primal.write_f64(AT, &X).unwrap();
         let value = primal.call("f", &[Val::I32(AT as i32)]).unwrap();
-        telling += u32::from(twice.1.iter().all(|&d| d != 0.0));
+        telling += u32::from(doubled.1.iter().all(|&d| d != 0.0));
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
             for memory in [MemoryMode::Leave, MemoryMode::Restore] {
                 let [derived, plain] = [false, true].map(|plain| {
@@ -182,7 +182,7 @@ fn gradients_of_random_lives() {
                 assert!(derived == plain, "seed {seed}, {mode:?}, {memory:?}: {:?} and {:?}", derived.1, plain.1);
                 assert!(memory == MemoryMode::Restore || plain.2 == primal.memory(), "seed {seed}: other memory");
                 assert!(plain.0.is_none_or(|v| [Val::F64(v)] == value[..]), "seed {seed}: another value");
-                for (i, (is, want)) in plain.1.iter().zip(twice.1).enumerate() {
+                for (i, (is, want)) in plain.1.iter().zip(doubled.1).enumerate() {
                     let close = (is - want).abs() <= 1e-10 * (1.0 + want.abs());
                     assert!(close, "seed {seed}, {mode:?}, {memory:?}: slope {i} is {is}, {want} expected");
                 }

@@ -349,14 +349,14 @@ fn floats_of_the_host_that_are_only_moved() {
     };
     let copied = "(memory.copy (local.get $o) (local.get $p) (i32.const 16))";
     let callee = format!("(func $move (param $p i32) (param $o i32) {copied})");
-    let twice = "(memory.copy (i32.const 64) (local.get $p) (i32.const 16))
+    let two_copies = "(memory.copy (i32.const 64) (local.get $p) (i32.const 16))
                  (memory.copy (local.get $o) (i32.const 64) (i32.const 16))";
     let words = "(i64.store (local.get $o) (i64.load (local.get $p)))
                  (i64.store offset=8 (local.get $o) (i64.load offset=8 (local.get $p)))";
     for (text, known) in [
         (block("", copied), true),
         (block(&callee, "(call $move (local.get $p) (local.get $o))"), true),
-        (block("", twice), true),
+        (block("", two_copies), true),
         (block("", words), false),
     ] {
         let module = Module::new(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));

@@ -42,8 +42,8 @@ fn records_that_are_written_again() {
         for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
             for full in [false, true] {
                 let effort = if full { Options::full().effort } else { options().effort };
-                let own = Options { mode, effort, ..options() };
-                let gradient = Gradient::with_options(&module, "reused", &activity, &own).unwrap();
+                let asked = Options { mode, effort, ..options() };
+                let gradient = Gradient::with_options(&module, "reused", &activity, &asked).unwrap();
                 let mut instance = Instance::new(&module).unwrap();
                 let at = instance.alloc_f64(&x).unwrap();
                 let args = [Val::I32(3), Val::I32(at as i32)];

@@ -104,7 +104,7 @@ fn copies_and_what_they_are_copies_of() {
     let swap = "(local.set $t (i32.load8_u offset=64 (local.get $i)))
         (i32.store8 offset=64 (local.get $i) (i32.load8_u offset=72 (local.get $i)))
         (i32.store8 offset=72 (local.get $i) (local.get $t))";
-    let twice = "(i32.store8 offset=128 (local.get $i) (local.tee $t (i32.load8_u offset=64 (local.get $i))))
+    let to_both = "(i32.store8 offset=128 (local.get $i) (local.tee $t (i32.load8_u offset=64 (local.get $i))))
         (i32.store8 offset=136 (local.get $i) (local.get $t))";
     for singles in [false, true] {
         // Both are used: cotangents are added.
@@ -117,14 +117,14 @@ fn copies_and_what_they_are_copies_of() {
         let result = format!("(f64.sub {} (f64.add {} {}))", at(64), at(72), at(72));
         is(&moved("", singles, &bytes(1, swap), &result), 1.5, 1.0);
         // A byte that goes to two places.
-        is(&moved("", singles, &bytes(1, twice), &times(&at(128), &at(136))), 1.5, 3.0);
+        is(&moved("", singles, &bytes(1, to_both), &times(&at(128), &at(136))), 1.5, 3.0);
         // There and back again, the other way round in between.
-        let turned = "(i32.store8 offset=128 (local.get $i) (i32.load8_u (i32.sub (i32.const 71) (local.get $i))))";
+        let reversed = "(i32.store8 offset=128 (local.get $i) (i32.load8_u (i32.sub (i32.const 71) (local.get $i))))";
         let back = "(i32.store8 offset=136 (local.get $i) (i32.load8_u (i32.sub (i32.const 135) (local.get $i))))";
-        is(&moved("", singles, &[bytes(1, turned), bytes(1, back)].concat(), &times(&at(64), &at(136))), 1.5, 3.0);
+        is(&moved("", singles, &[bytes(1, reversed), bytes(1, back)].concat(), &times(&at(64), &at(136))), 1.5, 3.0);
         // The bytes of one float the other way round are another, of which nothing is known.
         let wrong = format!("(f64.add {} (f64.mul (f64.const 0) {}))", at(128), at(64));
-        is_lost(&moved("", singles, &bytes(1, turned), &wrong));
+        is_lost(&moved("", singles, &bytes(1, reversed), &wrong));
         // Half of one and half of another.
         let hidden =
             "(func $half (param $to i32) (param $from i32) (i32.store (local.get $to) (i32.load (local.get $from))))";
@@ -182,9 +182,13 @@ fn words_are_taken_apart_and_put_together() {
         is(&text, 1.5, 3.0);
         let text = moved("", singles, "", &format!("(f64.mul (f64.reinterpret_i64 {joined}) {})", at(64)));
         is(&text, 1.5, 3.0);
-        let twice = swap(&swap("(i64.load (i32.const 64))"));
-        let text =
-            moved(hide, singles, "", &format!("(f64.mul (f64.reinterpret_i64 (call $hide {twice})) {})", at(64)));
+        let swapped_back = swap(&swap("(i64.load (i32.const 64))"));
+        let text = moved(
+            hide,
+            singles,
+            "",
+            &format!("(f64.mul (f64.reinterpret_i64 (call $hide {swapped_back})) {})", at(64)),
+        );
         is(&text, 1.5, 3.0);
     }
 }
@@ -360,7 +364,7 @@ fn vectors_that_are_moved_meet_vectors_of_numbers() {
 /// `f` copies four floats of memory to another place, twice, by 64-bit words in a module with
 /// floats of both sizes, and reads one where it was: the sum of squares of the copies, of which
 /// there are two, and the first.
-fn copied_twice(ty: &str, size: u32) -> String {
+fn two_copies(ty: &str, size: u32) -> String {
     let load = |at: u32| format!("({ty}.load (i32.const {at}))");
     let square = |at: u32| format!("({ty}.mul {0} {0})", load(at));
     let sum = (0..8)
@@ -395,7 +399,7 @@ fn what_the_caller_has_put_there_is_put_together() {
     let x = [1.5, -2.0, 0.25, 3.0];
     let wanted = [4.0 * x[0] + 1.0, 4.0 * x[1], 4.0 * x[2], 4.0 * x[3]];
     for (ty, size) in [("f64", 8), ("f32", 4)] {
-        let module = Module::new(copied_twice(ty, size)).unwrap();
+        let module = Module::new(two_copies(ty, size)).unwrap();
         let singles = x.map(|x| x as f32);
         for split in [false, true] {
             let gradient = if split { Gradient::split(&module, "f") } else { Gradient::new(&module, "f") };

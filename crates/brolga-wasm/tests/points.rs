@@ -88,8 +88,8 @@ fn drivers_of_an_instance() {
     let end = instance.memory_size() as u32;
     let outside = Point::new(&mut instance, "cubes", &args, &[Range::f64(end - 8, 2)], &[]);
     assert!(matches!(outside.err(), Some(Error::Usage(m)) if m.contains("do not lie in memory")));
-    let twice = Point::new(&mut instance, "cubes", &args, &[Range::f64(x, 2), Range::f64(x + 8, 1)], &[]);
-    assert!(matches!(twice.err(), Some(Error::Usage(m)) if m.contains("overlap")));
+    let overlapping = Point::new(&mut instance, "cubes", &args, &[Range::f64(x, 2), Range::f64(x + 8, 1)], &[]);
+    assert!(matches!(overlapping.err(), Some(Error::Usage(m)) if m.contains("overlap")));
 }
 
 /// Memory that has grown, and a global that has changed, are as before in the next run.

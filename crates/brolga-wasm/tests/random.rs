@@ -248,7 +248,8 @@ fn function(seed: u64, name: &str, guarded: &Module, checked: &Module, args: &[V
         Err(Error::Trap(t)) if is_check(&t.code) => return,
         Err(e) => panic!("{}: pullback: {e}", at()),
     };
-    whole(guarded, name, args, &seeds, &found, &cotangents, &fresh).unwrap_or_else(|e| panic!("{}: {e}", at()));
+    check_combined(guarded, name, args, &seeds, &found, &cotangents, &fresh)
+        .unwrap_or_else(|e| panic!("{}: {e}", at()));
     let tape = tape(name, checked, args, &seeds);
     let Some(tape) = tape else { return };
     for (i, (is, wanted)) in cotangents.iter().zip(&tape).enumerate() {
@@ -269,7 +270,7 @@ fn function(seed: u64, name: &str, guarded: &Module, checked: &Module, args: &[V
 }
 
 /// What one function for value and gradient does differently from two, as a sentence.
-fn whole(
+fn check_combined(
     module: &Module,
     name: &str,
     args: &[Val],

@@ -255,8 +255,8 @@ fn a_stack_that_is_too_small_or_is_kept_is_a_trap() {
     for threads in [1, 2, 3] {
         assert_eq!(code(run(&with_body("", &large, CALL), threads, 5)), "task_stack");
     }
-    let kept = SQUARE.rsplit_once("(global.set").expect("it gives the stack back").0;
-    assert_eq!(code(run(&with_body("", kept, CALL), 2, 5)), "kept_stack");
+    let leaking = SQUARE.rsplit_once("(global.set").expect("it gives the stack back").0;
+    assert_eq!(code(run(&with_body("", leaking, CALL), 2, 5)), "kept_stack");
 }
 
 /// The task of number 3 divides by zero, and those behind it end in another way.
@@ -463,8 +463,8 @@ fn tasks_make_numbers_of_integers() {
                     for i in 0..20 {
                         let ct = 1.0 + i as f64 + if i == 0 { 1.0 } else { 0.0 };
                         let number = f64::from(ints[0]) * f64::from(ints[1 + i]);
-                        let own = if copies && i == 2 { 1.0 } else { 0.0 };
-                        assert_eq!(found[i], ct * number + own, "{mode:?} {threads} {i}");
+                        let of_copy = if copies && i == 2 { 1.0 } else { 0.0 };
+                        assert_eq!(found[i], ct * number + of_copy, "{mode:?} {threads} {i}");
                     }
                     assert!(found[20..].iter().all(|ct| ct.to_bits() == 0), "{mode:?} {threads}: {found:?}");
                     all.push(found);

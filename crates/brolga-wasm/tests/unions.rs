@@ -91,11 +91,11 @@ fn words() {
     let global = format!("(global.set $word {LOADED}) {}", stored("(global.get $word)"));
     doubles(&global, "(f64.promote_f32 (f32.reinterpret_i32 (i32.wrap_i64 (global.get $word))))");
     // What a callee makes of it on a way that it does not go.
-    let kept = format!(
+    let untaken = format!(
         "(local.set $v {LOADED}) (drop (call $keep (local.get $v) (i32.const 128) (local.get $tag)))
         (i64.store (i32.const 256) (local.get $v))"
     );
-    doubles(&kept, "(f64.const 0)");
+    doubles(&untaken, "(f64.const 0)");
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn words_that_are_passed() {
     let loaded = format!("(local.set $v {LOADED})");
     is(&of_double("(param $p i32)", "(i32.const 64)", &loaded, LOW, PASSED), 1.3);
     for word in ["(i64.load (i32.const 64))", "(i64.reinterpret_f64 (local.get $x))"] {
-        let own = "(local.set $v (local.get $p))";
-        is(&of_double("(param $p i64)", word, own, LOW, PASSED), 1.3);
+        let as_passed = "(local.set $v (local.get $p))";
+        is(&of_double("(param $p i64)", word, as_passed, LOW, PASSED), 1.3);
         is(&of_double("(param $p i64)", word, &stored("(local.get $p)"), LOW, TWO), 1.3);
     }
 }

@@ -342,9 +342,9 @@ impl HessianRule {
                 Some(Elem::F32) => 4,
                 _ => 0,
             };
-            let whole = arg.len.filter(|_| size != 0).map(|len| (0, size, len));
+            let by_length = arg.len.filter(|_| size != 0).map(|len| (0, size, len));
             let said = arg.floats.iter().flat_map(|f| f.iter()).filter(|f| f.size != 0);
-            let all = whole.into_iter().chain(said.map(|f| (f.offset, f.size, f.len)));
+            let all = by_length.into_iter().chain(said.map(|f| (f.offset, f.size, f.len)));
             all.map(|(at, size, len)| (product.wrapping_add(at * width), size, len * width)).collect()
         })
     }

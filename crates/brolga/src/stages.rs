@@ -172,8 +172,8 @@ pub fn dumps(program: &Program, request: &Request, options: &Options, stages: &[
 
 /// A variant joins what is printed of a stage.
 fn add(out: &mut String, s: &Stages<'_>, stage: Stage) {
-    let whole = matches!(s.emitted, Emitted::Combined(_));
-    if matches!(stage, Stage::Combined | Stage::ClifCombined) && !whole && !s.serves {
+    let is_combined = matches!(s.emitted, Emitted::Combined(_));
+    if matches!(stage, Stage::Combined | Stage::ClifCombined) && !is_combined && !s.serves {
         return;
     }
     if !out.is_empty() {

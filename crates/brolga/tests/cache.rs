@@ -45,8 +45,8 @@ fn functions_activities_hints_and_options_are_told_apart() {
     let rules: Vec<_> = all().map(|(r, o)| cache.rule(r, o).unwrap()).collect();
     assert_eq!(cache.len(), 16);
     for (i, (r, o)) in all().enumerate() {
-        let again = cache.rule(r, o).unwrap();
-        let same: Vec<usize> = (0..rules.len()).filter(|&k| rules[k].is(&again)).collect();
+        let second = cache.rule(r, o).unwrap();
+        let same: Vec<usize> = (0..rules.len()).filter(|&k| rules[k].is(&second)).collect();
         assert_eq!(same, [i]);
     }
 }

@@ -123,10 +123,10 @@ fn a_shadow_that_is_too_short() {
 fn shadows_on_declared_primals_are_refused_in_any_mode() {
     let (x, dx) = (cells([1.0; 8]), cells([0.0; 8]));
     let rules = [squares(&Options::full()), squares(&debug())];
-    let own = three(Arg::duplicated_len(at(&x), at(&x[2..]), 32), 4, Arg::duplicated(at(&x), at(&dx)));
+    let self_overlap = three(Arg::duplicated_len(at(&x), at(&x[2..]), 32), 4, Arg::duplicated(at(&x), at(&dx)));
     let other = three(Arg::duplicated_len(at(&x), at(&dx), 32), 4, Arg::duplicated_len(at(&dx[3..]), at(&x[7..]), 8));
     for rule in rules {
-        assert_eq!(code(run(&rule, &own)), "the shadow of argument 0 overlaps its own primal");
+        assert_eq!(code(run(&rule, &self_overlap)), "the shadow of argument 0 overlaps its own primal");
         assert_eq!(code(run(&rule, &other)), "the shadow of argument 0 overlaps the primal of argument 2");
     }
 }
@@ -243,12 +243,12 @@ fn a_damaged_tape() {
     let pull = |p: &mut brolga::Pullback| unsafe { p.call(&[float(1.0)]) };
 
     // Twice is not once too often: each call begins at the top of a tape that is still whole.
-    let mut whole = forward();
-    let first = pull(&mut whole).unwrap();
-    assert_eq!(pull(&mut whole).unwrap(), first);
+    let mut undamaged = forward();
+    let first = pull(&mut undamaged).unwrap();
+    assert_eq!(pull(&mut undamaged).unwrap(), first);
 
     // A write of eight bytes anywhere either hits a seal, or values only.
-    let bytes = whole.tape_bytes();
+    let bytes = undamaged.tape_bytes();
     let mut seals = 0;
     for at in (0..bytes - 7).step_by(4) {
         let mut damaged = forward();

@@ -74,9 +74,9 @@ impl Tree {
         let owner: Vec<usize> = (0..CELLS).map(|c| if writes.contains(&c) { r.below(n + 1) } else { n }).collect();
         let mut tasks = Vec::new();
         for k in 0..n {
-            let own: Vec<usize> = (0..CELLS).filter(|&c| owner[c] == k).collect();
+            let task_cells: Vec<usize> = (0..CELLS).filter(|&c| owner[c] == k).collect();
             let seen: Vec<usize> = reads.iter().copied().filter(|&c| owner[c] == k || owner[c] == n).collect();
-            tasks.push(self.task(depth, &own, &seen, r));
+            tasks.push(self.task(depth, &task_cells, &seen, r));
         }
         tasks
     }
@@ -95,8 +95,8 @@ impl Tree {
             let (mut v, mut acc) = (3, 1);
             for s in statements {
                 match s {
-                    Statement::Load(cell, [own, part]) => {
-                        let (a, b) = (f64::from(*own) * 0.25, f64::from(*part) * 0.5);
+                    Statement::Load(cell, [scale, part]) => {
+                        let (a, b) = (f64::from(*scale) * 0.25, f64::from(*part) * 0.5);
                         let flag = if v % 2 == 0 { " notrap aligned" } else { "" };
                         writeln!(text, "v{v} = load.f64{flag} v0+{}", 8 * cell).unwrap();
                         writeln!(text, "v{} = f64const {}\nv{} = f64const {}", v + 1, hex(a), v + 2, hex(b)).unwrap();

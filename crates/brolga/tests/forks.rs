@@ -171,9 +171,9 @@ fn tasks_share_what_they_read() {
     // The first call's pullback, twice: shadows that were 0.5 - i, and the seed 1.5.
     let ct = |i: usize| 0.5 - i as f64 + if i < 2 { 1.5 * s * x[1 - i] * x[1 - i] } else { 0.0 };
     let first: Vec<f64> = (0..64).map(|i| 2.0 * x[i] * s * ct(i)).collect();
-    let again = |i: usize| first[i] + if i < 2 { 1.5 * s * x[1 - i] * x[1 - i] } else { 0.0 };
-    let wanted: Vec<f64> = (0..64).map(|i| 2.0 * x[i] * s * again(i)).collect();
-    let sum: f64 = (0..64).map(|i| x[i] * x[i] * (ct(i) + again(i))).sum();
+    let later_ct = |i: usize| first[i] + if i < 2 { 1.5 * s * x[1 - i] * x[1 - i] } else { 0.0 };
+    let wanted: Vec<f64> = (0..64).map(|i| 2.0 * x[i] * s * later_ct(i)).collect();
+    let sum: f64 = (0..64).map(|i| x[i] * x[i] * (ct(i) + later_ct(i))).sum();
     for (i, wanted) in wanted.into_iter().enumerate() {
         assert!((value(66 + i) - wanted).abs() < 1e-9 * wanted.abs().max(1.0), "{i}");
     }

@@ -32,7 +32,7 @@ const PAIR: &str = "function %f(i64, f64) -> f64 system_v {
 
 /// The gradient needs no values, so calls run once.
 /// `f(p, n) = n < 2 ? p[0]² : f(p, n - 1) + f(p + 8, n - 1)`.
-const WHOLE: &str = "function %f(i64, i64) -> f64 system_v {
+const RECURSION: &str = "function %f(i64, i64) -> f64 system_v {
         fn0 = %f(i64, i64) -> f64 system_v
     block0(v0: i64, v1: i64):
         v2 = iconst.i64 1
@@ -184,10 +184,10 @@ fn who_calls_himself_is_derived_once() {
         assert_eq!(d.combined.unwrap().results, mode == Mode::Combined);
     }
     // The seed of the root is not known to be one; that of its calls is not, either.
-    let d = derived(WHOLE, &quick(Mode::Gradient));
+    let d = derived(RECURSION, &quick(Mode::Gradient));
     assert!(is_served(&d) && d.pairs.is_empty() && d.joint.len() == 1 && d.spare == 0);
     // A root that is asked for its value is served by a variant that has it.
-    let valued = derived(WHOLE, &quick(Mode::Combined));
+    let valued = derived(RECURSION, &quick(Mode::Combined));
     assert!(is_served(&valued) && valued.pairs.len() == 1 && valued.joint.is_empty());
     // Nothing asks for a segment, so none is handed on.
     assert!(!d.combined.as_ref().unwrap().segment && !d.joint[0].segment);
@@ -209,7 +209,7 @@ fn what_only_the_root_would_ask_for_is_not_derived() {
 /// A root that knows what the caller promises may record less in loops.
 #[test]
 fn promises_are_for_the_root_alone() {
-    let loops = WHOLE.replace(
+    let loops = RECURSION.replace(
         "v4 = load.f64 v0\n        v5 = fmul v4, v4\n        return v5",
         "v20 = iconst.i64 3\n v21 = f64const 0.0\n jump block3(v20, v21)\n block3(v22: i64, v23: f64):\n v24 = load.f64 v0\n \
          v25 = fmul v24, v24\n v26 = fadd v23, v25\n v27 = iadd v22, v30\n brif v27, block3(v27, v26), block4(v26)\n \
@@ -282,21 +282,21 @@ fn who_looks_is_shown_who_serves() {
 
 #[test]
 fn a_root_of_its_own_is_made_where_it_does_more() {
-    let own = |text: &str, options: Options| {
+    let assert_unserved = |text: &str, options: Options| {
         let d = derived(text, &options);
         assert!(!is_served(&d) && d.spare == 0, "{options:?}");
     };
-    own(PAIR, Options { mode: Mode::Gradient, ..Options::full() });
-    own(PAIR, Options { disabled: PassSet::from(Pass::ForwardRoot), ..quick(Mode::Gradient) });
-    own(PAIR, Options { memory: MemoryMode::Restore, ..quick(Mode::Combined) });
-    own(PAIR, Options { debug: true, ..quick(Mode::Combined) });
+    assert_unserved(PAIR, Options { mode: Mode::Gradient, ..Options::full() });
+    assert_unserved(PAIR, Options { disabled: PassSet::from(Pass::ForwardRoot), ..quick(Mode::Gradient) });
+    assert_unserved(PAIR, Options { memory: MemoryMode::Restore, ..quick(Mode::Combined) });
+    assert_unserved(PAIR, Options { debug: true, ..quick(Mode::Combined) });
     // What is called takes, or gives, something else.
-    own(CONSTANT, quick(Mode::Gradient));
-    own(ASIDE, quick(Mode::Gradient));
+    assert_unserved(CONSTANT, quick(Mode::Gradient));
+    assert_unserved(ASIDE, quick(Mode::Gradient));
     // Loops would be run again, or be logged.
     let iterations = PAIR
         .replace("block0(v0: i64, v1: f64):", "block0(v20: i64, v21: f64):\n v22 = iconst.i64 3\n jump block3(v22, v21)\n block3(v23: i64, v24: f64):\n v25 = iconst.i64 -1\n v26 = iadd v23, v25\n v27 = fmul v24, v24\n brif v26, block3(v26, v27), block4(v20, v27)\n block4(v0: i64, v1: f64):");
-    own(&iterations, quick(Mode::Gradient));
+    assert_unserved(&iterations, quick(Mode::Gradient));
 }
 
 /// Value, cotangents and shadows of one call.
@@ -305,7 +305,7 @@ fn run(text: &str, seed: ResultActivity, options: &Options) -> Result<(Vec<DataV
     let rule = DerivedRule::new(&program, &request(&program, seed), options).unwrap();
     let float = |x: f64| DataValue::F64(x.into());
     let (x, mut shadow) = ([1.25, -0.5, 0.75, 2.0, 1.5, 1.0], [0.5, 0.25, 0.0, -1.0, 0.0, 3.0]);
-    let args = if text == WHOLE {
+    let args = if text == RECURSION {
         let pointer = Arg::duplicated(x.as_ptr() as u64, shadow.as_mut_ptr() as u64);
         [pointer, Arg::new(DataValue::I64(5))]
     } else {
@@ -325,12 +325,12 @@ fn run(text: &str, seed: ResultActivity, options: &Options) -> Result<(Vec<DataV
 #[test]
 fn it_gives_the_same() {
     let modes = [Mode::Gradient, Mode::Combined];
-    for (text, mode) in [PAIR, WHOLE].into_iter().flat_map(|text| modes.map(|mode| (text, mode))) {
+    for (text, mode) in [PAIR, RECURSION].into_iter().flat_map(|text| modes.map(|mode| (text, mode))) {
         for seed in [ResultActivity::Active, ResultActivity::Unit] {
-            let own = Options { disabled: PassSet::from(Pass::ForwardRoot), ..quick(mode) };
-            let [served, alone] = [quick(mode), own].map(|o| run(text, seed, &o).unwrap());
-            let [again, _] = [quick(mode), quick(mode)].map(|o| run(text, seed, &o).unwrap());
-            assert_eq!(served, again);
+            let unserved = Options { disabled: PassSet::from(Pass::ForwardRoot), ..quick(mode) };
+            let [served, alone] = [quick(mode), unserved].map(|o| run(text, seed, &o).unwrap());
+            let [repeated, _] = [quick(mode), quick(mode)].map(|o| run(text, seed, &o).unwrap());
+            assert_eq!(served, repeated);
             assert_eq!((served.0, served.1), (alone.0, alone.1), "{mode:?}, {seed:?}");
             // With its own frame.
             assert!(served.2 >= alone.2, "{mode:?}, {seed:?}");
@@ -342,9 +342,9 @@ fn it_gives_the_same() {
 #[test]
 fn the_tape_ends_where_it_would_end_otherwise() {
     for mode in [Mode::Gradient, Mode::Combined] {
-        let own = Options { disabled: PassSet::from(Pass::ForwardRoot), ..quick(mode) };
-        let enough = run(PAIR, ResultActivity::Active, &own).unwrap().2.next_multiple_of(16);
-        for (options, whose) in [(own, "own"), (quick(mode), "served")] {
+        let unserved = Options { disabled: PassSet::from(Pass::ForwardRoot), ..quick(mode) };
+        let enough = run(PAIR, ResultActivity::Active, &unserved).unwrap().2.next_multiple_of(16);
+        for (options, whose) in [(unserved, "own"), (quick(mode), "served")] {
             let with = |tape_limit| run(PAIR, ResultActivity::Active, &Options { tape_limit, ..options.clone() });
             assert!(with(enough).is_ok(), "{whose}");
             let Err(Error::Trap(trap)) = with(enough / 2) else { panic!("{whose}: the tape is too short") };

@@ -41,7 +41,7 @@ block{join}(v{next}: f64):"
 
 const HEAD: &str = "function %f(f64, f64, i64) -> f64 system_v {\nblock0(v0: f64, v1: f64, v2: i64):";
 
-fn one_behind_the_other(n: usize) -> String {
+fn diamonds_in_sequence(n: usize) -> String {
     let mut text = HEAD.to_owned();
     let (x, _) = diamonds(&mut text, n, 1, 0, 10);
     text + &format!("\n    return v{x}\n}}")
@@ -114,7 +114,7 @@ fn little_is_little() {
 #[test]
 fn in_proportion_to_the_function() {
     for (name, make) in [
-        ("diamonds", one_behind_the_other as fn(usize) -> String),
+        ("diamonds", diamonds_in_sequence as fn(usize) -> String),
         ("loop", in_a_loop),
         ("table", in_a_table),
         ("pairs", pairs_of_a_table),

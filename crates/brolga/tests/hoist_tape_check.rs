@@ -74,7 +74,7 @@ fn program(noise: &mut Noise) -> (String, &'static str) {
     let goes_on = noise.one_of(if step > 0 { &up } else { &down });
     // Where the test is, what it asks about, and how.
     let last = noise.below(3) == 0;
-    let ahead = if noise.below(3) == 0 { step } else { 0 };
+    let shift = if noise.below(3) == 0 { step } else { 0 };
     let swapped = match goes_on {
         "ne" => "ne".to_owned(),
         cc if cc.contains('l') => cc.replace('l', "g"),
@@ -120,7 +120,7 @@ fn program(noise: &mut Noise) -> (String, &'static str) {
     };
     let tag = if ty == "i64" { "v80 = iadd.i64 v11, v60" } else { "v80 = uextend.i64 v11" };
     let next = "v62 = iadd v11, v61";
-    let test = format!("v72 = iconst.{ty} {ahead}\nv71 = iadd {tested}, v72\n{test}");
+    let test = format!("v72 = iconst.{ty} {shift}\nv71 = iadd {tested}, v72\n{test}");
     let body = match last {
         true => format!(
             "block1(v11: {ty}, v10: i64):\n{tag}\n{late}{next}\n{test}\n{}",
@@ -160,7 +160,7 @@ return v90
 }
 
 /// Bytes behind the end of the tape that must stay as they are.
-const BEHIND: usize = 64;
+const MARGIN: usize = 64;
 
 #[test]
 fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
@@ -171,18 +171,18 @@ fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
     for _ in 0..programs {
         let (text, ty) = program(&mut noise);
         let each = function(&text);
-        let mut once = each.clone();
-        let looked = hoist_tape_check(&mut once, false, false);
-        cranelift_codegen::verify_function(&once, &*isa).unwrap_or_else(|e| panic!("{e}\n{text}\n{once}"));
+        let mut hoisted = each.clone();
+        let looked = hoist_tape_check(&mut hoisted, false, false);
+        cranelift_codegen::verify_function(&hoisted, &*isa).unwrap_or_else(|e| panic!("{e}\n{text}\n{hoisted}"));
         let [looked] = &looked[..] else { panic!("one loop\n{text}") };
         if looked.outcome.is_err() {
             refused += 1;
             continue;
         }
         taken += 1;
-        assert!(checks(&once).len() <= 1, "{once}");
-        let shown = once.to_string();
-        let (module, compiled) = compile(vec![each, once]);
+        assert!(checks(&hoisted).len() <= 1, "{hoisted}");
+        let shown = hoisted.to_string();
+        let (module, compiled) = compile(vec![each, hoisted]);
         for _ in 0..40 {
             // Near each other, near both ends, or anything.
             let near = |noise: &mut Noise| noise.below(40) as i64 - 20;
@@ -196,10 +196,10 @@ fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
             };
             let room = noise.below(300) as usize;
             let run = |f: Compiled, room: usize| {
-                let mut tape = vec![0xee_u8; room + BEHIND];
+                let mut tape = vec![0xee_u8; room + MARGIN];
                 let start = tape.as_mut_ptr();
                 let found = f(start, start.wrapping_add(room), from, to);
-                assert_eq!(tape[room..], [0xee; BEHIND], "{text}\n{shown}");
+                assert_eq!(tape[room..], [0xee; MARGIN], "{text}\n{shown}");
                 let used = (found != 0).then(|| found - start as u64);
                 (used, if used.is_some() { tape } else { Vec::new() })
             };
@@ -357,12 +357,12 @@ fn the_tape_is_full_where_it_was() {
             for limit in [256, 320, 1024] {
                 let each = rule_with(func, mode, (TapeKind::Checked, false), limit);
                 let fenced = rule(func, mode, false, limit);
-                let once = rule_with(func, mode, (TapeKind::Checked, true), limit);
+                let hoisted = rule_with(func, mode, (TapeKind::Checked, true), limit);
                 let both = rule(func, mode, true, limit);
                 let (mut fit, mut full) = (0, 0);
                 for (n, m) in (-1..140).flat_map(|n| [-1, 0, 2, 5, 40].map(|m| (n, m))) {
                     let found = run(&each, n, m);
-                    for other in [&once, &fenced, &both] {
+                    for other in [&hoisted, &fenced, &both] {
                         assert_eq!(
                             found,
                             run(other, n, m),

@@ -333,8 +333,8 @@ fn pairs() -> Program {
     ];
     for (name, f, inv, between) in loops {
         for (name, call) in [(name.to_owned(), BY_PAIR), (format!("plain_{name}"), BY_CALL)] {
-            let own = LOOP.replace("%NAME", &format!("%{name}")).replace("%F", &format!("%{f}"));
-            text += &own.replace("%INV", &format!("%{inv}")).replace("CALL", call).replace("BETWEEN", between);
+            let loop_text = LOOP.replace("%NAME", &format!("%{name}")).replace("%F", &format!("%{f}"));
+            text += &loop_text.replace("%INV", &format!("%{inv}")).replace("CALL", call).replace("BETWEEN", between);
         }
     }
     let (by_pair, by_call) = ("call fn2(v3, v4, v0, v5, v14, v13, v1)", "call fn0(v0, v14, v1)");
@@ -342,8 +342,8 @@ fn pairs() -> Program {
     for (name, call, length) in
         [("two", by_pair, "8"), ("plain_two", by_call, "8"), ("overlapping", by_pair, "9"), ("negative", by_pair, "-8")]
     {
-        let own = if name == "two" { TWO } else { &TWO[rest..] };
-        text += &own.replace("NAME", name).replace("LENGTH", length).replace("CALL", call);
+        let func_text = if name == "two" { TWO } else { &TWO[rest..] };
+        text += &func_text.replace("NAME", name).replace("LENGTH", length).replace("CALL", call);
     }
     program(&(text + AROUND + SLIDES))
 }
@@ -444,8 +444,8 @@ fn gradients_are_those_of_calls_and_nothing_is_recorded() {
                 assert!(cost.1.undone >= calls * n as u64, "{what}: {cost:?}");
                 let split = rule(&p, func, &options(Mode::Split, check));
                 for times in 1..=3 {
-                    let (again, _) = run(&split, n, START, times).unwrap();
-                    assert_eq!(again, found, "{what}, pullback {times}");
+                    let (repeated, _) = run(&split, n, START, times).unwrap();
+                    assert_eq!(repeated, found, "{what}, pullback {times}");
                 }
             }
         }
@@ -520,8 +520,8 @@ fn the_pendulum_drifts_by_roundings() {
             let what = format!("{n} calls, {check:?}");
             let (found, _) = run(&rule(&p, "drifts", &options(Mode::Combined, check)), n, START, 0).unwrap();
             near(&found, &as_written, 1e-11, &what);
-            let (again, _) = run(&rule(&p, "drifts", &options(Mode::Split, check)), n, START, 2).unwrap();
-            assert_eq!(again, found, "{what}");
+            let (repeated, _) = run(&rule(&p, "drifts", &options(Mode::Split, check)), n, START, 2).unwrap();
+            assert_eq!(repeated, found, "{what}");
         }
     }
 }
@@ -722,9 +722,9 @@ fn inverses_that_are_found_are_as_good_as_those_by_hand() {
     for (func, calls) in [("plain_shears", 20), ("slides", 9)] {
         for check in [InverseCheck::Bits, InverseCheck::Record, InverseCheck::Off] {
             let of = |p: &Program| run(&rule(p, func, &options(Mode::Combined, check)), calls, START, 0).unwrap();
-            let ((own, cost), (hand, _), (as_written, _)) = (of(&found), of(&by_hand), of(&p));
-            assert_eq!(own, hand, "%{func} {check:?}");
-            near(&own, &as_written, 1e-13, func);
+            let ((by_found, cost), (hand, _), (as_written, _)) = (of(&found), of(&by_hand), of(&p));
+            assert_eq!(by_found, hand, "%{func} {check:?}");
+            near(&by_found, &as_written, 1e-13, func);
             assert_eq!((cost.1.calls, cost.1.undone, cost.1.recorded), (calls as u64, calls as u64, 0));
         }
     }

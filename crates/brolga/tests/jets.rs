@@ -103,10 +103,10 @@ fn at(name: &str, args: Vec<Argument>) -> Point {
 }
 
 fn series(at: &mut Point, along: &[f64], order: usize) -> Vec<f64> {
-    let twice = [at.taylor(along, order).unwrap(), at.taylor(along, order).unwrap()];
-    assert_eq!(twice[0], twice[1]);
-    assert_eq!(twice[0].len(), order + 1);
-    twice[0].iter().map(|c| c[0]).collect()
+    let runs = [at.taylor(along, order).unwrap(), at.taylor(along, order).unwrap()];
+    assert_eq!(runs[0], runs[1]);
+    assert_eq!(runs[0].len(), order + 1);
+    runs[0].iter().map(|c| c[0]).collect()
 }
 
 fn near(is: &[f64], want: impl IntoIterator<Item = f64>, what: &str) {

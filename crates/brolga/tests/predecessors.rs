@@ -50,7 +50,7 @@ fn the_index_tells_the_way_if_it_is_to_be_had() {
 }
 
 /// What the plan says of a join that runs once, behind a branch on an argument of this type.
-fn once(branch: &str, ty: &str, mode: Mode) -> String {
+fn plan_of_join(branch: &str, ty: &str, mode: Mode) -> String {
     let text = "function %f(TYPE, f64) -> f64 system_v {
         block0(v0: TYPE, v1: f64):
             BRANCH
@@ -81,9 +81,9 @@ fn where_a_block_runs_once_the_branch_tells_the_way_if_that_takes_no_more_room()
         (condition, index) => condition != index,
     };
     for ty in ["i8", "i32", "i64"] {
-        assert!(by_value(once(brif, ty, Mode::Combined)), "{ty}");
-        assert_eq!(by_value(once(brif, ty, Mode::Split)), ty == "i8");
+        assert!(by_value(plan_of_join(brif, ty, Mode::Combined)), "{ty}");
+        assert_eq!(by_value(plan_of_join(brif, ty, Mode::Split)), ty == "i8");
     }
-    assert!(by_value(once(table, "i32", Mode::Combined)));
-    assert!(!by_value(once(table, "i32", Mode::Split)));
+    assert!(by_value(plan_of_join(table, "i32", Mode::Combined)));
+    assert!(!by_value(plan_of_join(table, "i32", Mode::Split)));
 }

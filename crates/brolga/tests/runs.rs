@@ -273,15 +273,15 @@ fn mappings() -> usize {
 #[cfg(target_os = "linux")]
 #[test]
 fn code_and_tapes_are_released() {
-    let once = || {
+    let run_a_rule = || {
         let rule = power();
         // SAFETY: no pointers are passed.
         let _run = unsafe { rule.forward(&args(1.1, 10)) }.unwrap();
     };
     alone(module_path!(), "code_and_tapes_are_released", || {
-        (0..3).for_each(|_| once());
+        (0..3).for_each(|_| run_a_rule());
         let before = mappings();
-        (0..50).for_each(|_| once());
+        (0..50).for_each(|_| run_a_rule());
         assert!(mappings() <= before + 10, "{} mappings, {before} before", mappings());
     });
 }

@@ -698,9 +698,9 @@ fn clif_stages_are_clif() {
         {
             let request = guess::request(&file.program, file.functions[0].0);
             let text = dump(&file.program, &request, options, stage).unwrap_or_else(|e| panic!("{name}: {e}"));
-            let again = File::parse(&name, &text).unwrap_or_else(|e| panic!("{name}, {}: {e}", stage.name()));
+            let reparsed = File::parse(&name, &text).unwrap_or_else(|e| panic!("{name}, {}: {e}", stage.name()));
             let defined = text.lines().filter(|l| l.starts_with("function ")).count();
-            assert_eq!(again.functions.len(), defined, "{name}, {}", stage.name());
+            assert_eq!(reparsed.functions.len(), defined, "{name}, {}", stage.name());
         }
     }
 }

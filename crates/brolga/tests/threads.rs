@@ -112,11 +112,11 @@ fn part_of(d: &mut Derivation, at: usize) -> &mut Function {
 fn what_does_not_verify_is_not_compiled() {
     let program = program(&text());
     for mode in [Mode::Split, Mode::Gradient] {
-        let whole = derivation(&program, &options(mode, 0));
+        let sound = derivation(&program, &options(mode, 0));
         let isa = brolga::jit::host_isa(&options(mode, 0)).unwrap();
         let mut spoiled = 0;
-        for at in 0..whole.parts().len() {
-            let mut wrong = whole.clone();
+        for at in 0..sound.parts().len() {
+            let mut wrong = sound.clone();
             if !spoil(part_of(&mut wrong, at)) {
                 continue;
             }

@@ -112,10 +112,10 @@ fn what_others_have_spent_is_counted() {
 fn a_cache_remembers_what_has_been_paid_for() {
     let cache = Cache::new(program(TEXT));
     let first = of_cache(&cache, &options(Made::Here));
-    let again = of_cache(&cache, &options(Made::Here));
-    assert!(again.is(&first) && cache.len() == 1);
+    let second = of_cache(&cache, &options(Made::Here));
+    assert!(second.is(&first) && cache.len() == 1);
     first.settle();
-    assert!(again.is_settled() && lanes(&again));
+    assert!(second.is_settled() && lanes(&second));
 }
 
 /// A forward pass and its pullback are of one rule, whatever happens in between, and both are
@@ -141,12 +141,12 @@ fn a_pullback_belongs_to_its_tape() {
     // All but what the forward pass takes at least, so that it pays, or its pullback does.
     counted.count(counted.price().unwrap() - Duration::from_nanos(1));
     // SAFETY: arrays are as long as is said.
-    let again = cotangents(|args, seeds, _, out| unsafe {
+    let settled = cotangents(|args, seeds, _, out| unsafe {
         let (_, mut pullback) = counted.forward(args).unwrap();
         assert!(counted.is_settled());
         pullback.call_into(seeds, out).unwrap();
     });
-    assert_eq!(again, first);
+    assert_eq!(settled, first);
 }
 
 #[test]

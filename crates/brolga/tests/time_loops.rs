@@ -393,8 +393,8 @@ fn loops_that_end_when_they_like() {
             let as_written = run(&rule(&p, "plain", &options(Mode::Combined, 0)), count, start, 0).unwrap().0;
             near(&Outcome { results: found.results[..1].to_vec(), ..found.clone() }, &as_written, &what);
             assert_eq!(&found, first.get_or_insert(found.clone()), "{what}");
-            let again = run(&rule(&p, "fall", &options(Mode::Split, budget)), n, start, 2).unwrap().0;
-            assert_eq!(again, found, "{what}");
+            let repeated = run(&rule(&p, "fall", &options(Mode::Split, budget)), n, start, 2).unwrap().0;
+            assert_eq!(repeated, found, "{what}");
         }
     }
 }
@@ -416,7 +416,7 @@ fn differences_say_the_same() {
         let (n, start, h) = (60, [0.9, -0.3], 1e-6);
         let rule = rule(&p, func, &options(Mode::Combined, 256));
         // The seed of the result is 1.5, the shadow of the state holds one of 0.25 and -0.5.
-        let whole = |start: [f64; 2], params: [f64; 2]| {
+        let objective = |start: [f64; 2], params: [f64; 2]| {
             let (mut state, mut params) = (start, params);
             let args = [state.as_mut_ptr(), params.as_mut_ptr()].map(|p| DataValue::I64(p as i64));
             // SAFETY: the arguments are as the function wants them.
@@ -430,7 +430,7 @@ fn differences_say_the_same() {
             let at = |h: f64| {
                 let mut x = inputs;
                 x[i] += h;
-                whole([x[0], x[1]], [x[2], x[3]])
+                objective([x[0], x[1]], [x[2], x[3]])
             };
             let slope = (at(h) - at(-h)) / (2.0 * h);
             let derived = found[i] - before[i];
@@ -499,11 +499,11 @@ fn a_tape_that_is_full_ends_the_run() {
     let p = pendulum();
     let mut codes = Vec::new();
     for budget in [64, 1 << 20] {
-        let whole = run(&rule(&p, "f", &options(Mode::Split, budget)), 40, [0.9, -0.3], 1).unwrap().0;
+        let unlimited = run(&rule(&p, "f", &options(Mode::Split, budget)), 40, [0.9, -0.3], 1).unwrap().0;
         for tape_limit in (0..256).step_by(4).chain((256..4096).step_by(56)) {
             let rule = rule(&p, "f", &Options { tape_limit, ..options(Mode::Split, budget) });
             match run(&rule, 40, [0.9, -0.3], 1) {
-                Ok((found, _)) => assert_eq!(found, whole, "{budget}, {tape_limit}"),
+                Ok((found, _)) => assert_eq!(found, unlimited, "{budget}, {tape_limit}"),
                 Err(Error::Trap(trap)) => codes.push(trap.code),
                 other => panic!("{other:?}"),
             }
@@ -528,12 +528,12 @@ fn memory_of_unknown_length_is_recorded() {
     };
     let within = |tape_limit| Options { tape_limit, inline: Inline::Never, ..Options::within_memory(1 << 10) };
     let combined = |options| Options { mode: Mode::Combined, ..options };
-    let (whole, stats) = gradient(&combined(within(1 << 20)), 400).unwrap();
+    let (unlimited, stats) = gradient(&combined(within(1 << 20)), 400).unwrap();
     assert!(stats.taped >= 400 && stats.stores == 0, "{stats:?}");
     let mut codes = Vec::new();
     for tape_limit in (0..40_000).step_by(613) {
         match gradient(&combined(within(tape_limit)), 400) {
-            Ok((found, stats)) => assert_eq!((found, stats.stores), (whole.clone(), 0), "{tape_limit}"),
+            Ok((found, stats)) => assert_eq!((found, stats.stores), (unlimited.clone(), 0), "{tape_limit}"),
             Err(Error::Trap(trap)) => codes.push(trap.code),
             other => panic!("{other:?}"),
         }

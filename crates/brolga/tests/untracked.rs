@@ -512,7 +512,7 @@ fn numbers_of_what_was_computed_in_registers() {
 
 /// A record of two addresses: the word at one is copied to the other, and squared or compared
 /// besides, in a callee or in a task of a fork. Only a caller knows that it is a float.
-fn behind_two_addresses(besides: &str, call: &str) -> String {
+fn copy_by_two_addresses(besides: &str, call: &str) -> String {
     format!(
         "function %copy(i64, i64, i64) {{
         block0(v0: i64, v1: i64, v2: i64):
@@ -552,7 +552,7 @@ fn words_that_only_a_caller_knows_to_be_floats() {
     let (squared, compared) = ("v7 = imul v6, v6", "v7 = icmp slt v6, v4");
     let (called, forked) = ("call fn0(v3, v4, v5)", "call fn1(v6, v3, v4, v5, v5)");
     for (besides, call) in [(squared, called), (compared, called), (squared, forked)] {
-        let program = program(&behind_two_addresses(besides, call));
+        let program = program(&copy_by_two_addresses(besides, call));
         for (mode, inline) in
             [Mode::Split, Mode::Gradient].into_iter().flat_map(|m| [(m, Inline::Auto), (m, Inline::Never)])
         {

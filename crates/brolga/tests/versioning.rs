@@ -138,7 +138,7 @@ fn int(n: i64) -> Arg {
 }
 
 /// Add the gradient to the shadows, and once more.
-fn twice<F: Float>(rule: &DerivedRule, args: &[Arg]) {
+fn add_two_gradients<F: Float>(rule: &DerivedRule, args: &[Arg]) {
     for _ in 0..2 {
         // SAFETY: arrays are as long as the function takes them to be.
         unsafe { rule.gradient(args, &[F::of(1.0).value()], &mut vec![], &mut vec![]) }
@@ -156,7 +156,7 @@ fn gradient<F: Float>(rule: &DerivedRule, a: &[F], x: &[F], counts: &[i64; COLUM
         int(ROWS as i64),
         int(COLUMNS as i64),
     ];
-    twice::<F>(rule, &args);
+    add_two_gradients::<F>(rule, &args);
     da.into_iter().chain(dx).map(|c| c.get()).collect()
 }
 
@@ -293,7 +293,7 @@ fn check_iterations<F: Float>() {
                             int(ITERATIONS as i64),
                             Arg::duplicated(at(&out), at(&dout)),
                         ];
-                        twice::<F>(rule, &args);
+                        add_two_gradients::<F>(rule, &args);
                         da.into_iter().chain(dx).map(|c| c.get()).collect::<Vec<F>>()
                     });
                     let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));
@@ -325,7 +325,7 @@ fn single_precision() {
 /// for nothing may be anything. Each iteration does more than that, so that a sum of both products
 /// is watched where it is there, not each by itself. `within` says that they are added up where the
 /// second is computed, which not every iteration does, and that they are nothing elsewhere.
-fn terms_behind_conditions(within: bool) -> String {
+fn conditional_terms(within: bool) -> String {
     let (second, sum) = match within {
         true => ("v60 = fadd v21, v25\njump block5(v60)", "v27 = fadd v26, v7"),
         false => ("jump block5(v25)", "v27 = fadd v21, v26"),
@@ -384,7 +384,7 @@ fn terms_behind_conditions(within: bool) -> String {
 
 fn check_terms<F: Float>(within: bool) {
     use ArgActivity::{Const, Duplicated};
-    let text = terms_behind_conditions(within);
+    let text = conditional_terms(within);
     for mode in [Mode::Combined, Mode::Gradient] {
         let both = [true, false].map(|finite| {
             rule_of::<F>(&text, "terms", &[Duplicated, Duplicated, Const, Duplicated, Const], finite, mode)
@@ -403,7 +403,7 @@ fn check_terms<F: Float>(within: bool) {
                                 .map(cells);
                         let shadows = [ITERATIONS, ITERATIONS, 3].map(|n| cells(&vec![F::of(0.5); n]));
                         let [a, b, x] = std::array::from_fn(|k| Arg::duplicated(at(&all[k]), at(&shadows[k])));
-                        twice::<F>(rule, &[a, b, int(counts.as_ptr() as i64), x, int(ITERATIONS as i64)]);
+                        add_two_gradients::<F>(rule, &[a, b, int(counts.as_ptr() as i64), x, int(ITERATIONS as i64)]);
                         shadows.into_iter().flatten().map(|c| c.get()).collect::<Vec<F>>()
                     });
                     let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));
@@ -579,7 +579,7 @@ fn check_anew<F: Float>(besides: Besides) {
                         let parts = parts.map(|p| cells(&p));
                         let [a, x, b] = std::array::from_fn(|k| Arg::duplicated(at(&parts[k]), at(&shadows[k])));
                         let args = [a, x, int(counts.as_ptr() as i64), int(ROWS as i64), int(WIDE as i64), b];
-                        twice::<F>(rule, &args);
+                        add_two_gradients::<F>(rule, &args);
                         shadows.into_iter().flatten().map(|c| c.get()).collect::<Vec<F>>()
                     });
                     let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));
@@ -653,7 +653,10 @@ fn check_halves<F: Float>() {
                         let (da, dx) = (cells(&[F::of(0.5); ITERATIONS]), cells(&[F::of(0.25); 2]));
                         let counts = int(counts.as_ptr() as i64);
                         let args = [Arg::duplicated(at(&a), at(&da)), Arg::duplicated(at(&x), at(&dx)), counts];
-                        twice::<F>(rule, &args.into_iter().chain([int(ITERATIONS as i64)]).collect::<Vec<_>>());
+                        add_two_gradients::<F>(
+                            rule,
+                            &args.into_iter().chain([int(ITERATIONS as i64)]).collect::<Vec<_>>(),
+                        );
                         da.into_iter().chain(dx).map(|c| c.get()).collect::<Vec<F>>()
                     });
                     let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));
@@ -680,9 +683,9 @@ fn a_recursion_is_worth_watching() {
     let text = BY_HALVES.replace("FLOAT", "f64").replace("WIDTH", "8");
     // One activation alone has too few products for a second pullback.
     let text = text.replace("v26 = fmul v25, v25", "v26 = fadd v25, v25");
-    let once = text.replace("call fn0(v10, v1, v13, v7)", "load.f64 v10");
-    let once = once.replace("call fn0(v0, v1, v2, v6)", "load.f64 v0");
-    for (text, watched) in [(text, true), (once, false)] {
+    let nonrecursive = text.replace("call fn0(v10, v1, v13, v7)", "load.f64 v10");
+    let nonrecursive = nonrecursive.replace("call fn0(v0, v1, v2, v6)", "load.f64 v0");
+    for (text, watched) in [(text, true), (nonrecursive, false)] {
         let p = program(&text);
         let activity = [ArgActivity::Duplicated, ArgActivity::Duplicated, ArgActivity::Const, ArgActivity::Const];
         let request = Request::new(p.func("halves").unwrap(), activity);
@@ -761,7 +764,7 @@ fn check_distances<F: Float>() {
                         let (da, dx) = (cells(&[F::of(0.5); 12]), cells(&[F::of(0.25); 3]));
                         let args = [Arg::duplicated(at(&a), at(&da)), Arg::duplicated(at(&x), at(&dx))];
                         let sizes = [int(counts.as_ptr() as i64), int(rows as i64), int(columns as i64)];
-                        twice::<F>(rule, &args.into_iter().chain(sizes).collect::<Vec<_>>());
+                        add_two_gradients::<F>(rule, &args.into_iter().chain(sizes).collect::<Vec<_>>());
                         da.into_iter().chain(dx).map(|c| c.get()).collect::<Vec<F>>()
                     });
                     let other = found[0].iter().zip(&found[1]).position(|(w, f)| !w.same(*f));

@@ -48,7 +48,8 @@ const BLANK: &str = "a vector whose lanes are all replaced afterwards";
 const UNIFORM: &str = "a mask that is made in a vector register from one scalar, so all lanes are the same";
 const IN_PLACE: &str = "written over what was read from the same place: its shadow has just been cleared, so adding to it \
                         and storing into it are the same";
-const TWICE: &str = "the number is recorded twice, once to be restored and once as an operand, in neighbouring slots";
+const TWO_SLOTS: &str =
+    "the number is recorded twice, once to be restored and once as an operand, in neighbouring slots";
 
 const NOTHING_PASSES: &str = "the floats of this function are behind or before its loops, so no cotangent passes back through \
                               them and nothing that is restored in them is read: going back another way, or fewer iterations, or \
@@ -63,8 +64,8 @@ pub static ENTRIES: &[Excuse] = &[
     entry("*", "lane", "[uniform]", UNIFORM),
     entry("cases/memory/inplace.clif", "only-second", "", IN_PLACE),
     entry("cases/pointers/checked.clif", "only-second", "cold_trap__pullback", IN_PLACE),
-    entry("cases/memory/inplace.clif", "slot", "", TWICE),
-    entry("cases/pointers/checked.clif", "slot", "cold_trap__pullback", TWICE),
+    entry("cases/memory/inplace.clif", "slot", "", TWO_SLOTS),
+    entry("cases/pointers/checked.clif", "slot", "cold_trap__pullback", TWO_SLOTS),
     entry("cases/memory/loads.clif", "slot", "load_flags__pullback", "three loads of one element record one number"),
     entry(
         "cases/control/joins.clif",

@@ -57,18 +57,18 @@ fn read(folder: &Path, path: &str, out: &mut Modules) {
 
 /// A file without its comments, and without the tests at its end.
 fn code(text: &str) -> String {
-    let mut kept = String::new();
+    let mut stripped = String::new();
     for (i, part) in text.split("#[cfg(test)]\n").enumerate() {
         let first = part.lines().next().unwrap_or("");
         let is_module = i > 0 && (first.starts_with("mod ") || first.starts_with("pub") && first.contains(" mod "));
         match is_module {
             true if first.ends_with('{') => break,
             // In a file of its own.
-            true => kept.push_str(&part[first.len()..]),
-            false => kept.push_str(part),
+            true => stripped.push_str(&part[first.len()..]),
+            false => stripped.push_str(part),
         }
     }
-    kept.lines().map(|l| l.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
+    stripped.lines().map(|l| l.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n")
 }
 
 /// Groups of modules that import each other.
@@ -142,8 +142,8 @@ fn target(modules: &Modules, exported: &BTreeMap<String, String>, module: &str, 
         // Its file has another name, and is a module of its own.
         return None;
     }
-    let whole = within(&base, rest);
-    let mut part = &whole[..];
+    let full_path = within(&base, rest);
+    let mut part = &full_path[..];
     while !modules.contains_key(part) {
         part = part.rsplit_once("::")?.0;
     }
@@ -185,15 +185,15 @@ fn path<'t>(text: &'t str, prefix: &str, out: &mut Vec<String>) -> &'t str {
         }
         return text.get(1..).unwrap_or("");
     }
-    let whole = match (prefix, name) {
+    let full_path = match (prefix, name) {
         ("", _) => name.to_owned(),
         (_, "self") => prefix.to_owned(),
         _ => format!("{prefix}::{name}"),
     };
     match text[name.len()..].strip_prefix("::") {
-        Some(rest) => path(rest, &whole, out),
+        Some(rest) => path(rest, &full_path, out),
         None => {
-            out.push(whole);
+            out.push(full_path);
             &text[name.len()..]
         }
     }

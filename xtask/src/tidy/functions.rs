@@ -53,11 +53,11 @@ fn name(line: &str) -> Option<&str> {
     if rest.starts_with("pub(in ") {
         rest = rest.split_once(") ")?.1;
     }
-    while let Some((word, behind)) = rest.split_once(' ') {
+    while let Some((word, after)) = rest.split_once(' ') {
         let visible = word.starts_with("pub") || ["const", "unsafe", "async", "extern", "\"C\""].contains(&word);
         match word {
-            "fn" => return behind.split(['(', '<']).next(),
-            _ if visible => rest = behind,
+            "fn" => return after.split(['(', '<']).next(),
+            _ if visible => rest = after,
             _ => return None,
         }
     }

@@ -54,8 +54,8 @@ pub fn check(root: &Path) -> Vec<String> {
 /// The packages that the lines of a section of dependencies name, but for those with a path alone.
 fn names<'t>(manifest: &'t str, section: &str) -> Vec<&'t str> {
     let lines = manifest.split(section).nth(1).unwrap_or_default().lines().take_while(|l| !l.starts_with('['));
-    let kept = lines.filter(|l| !l.contains("path = ") || l.contains("version = "));
-    kept.filter_map(|l| l.split(['.', ' ', '=']).next()).filter(|n| !n.is_empty() && !n.starts_with('#')).collect()
+    let versioned = lines.filter(|l| !l.contains("path = ") || l.contains("version = "));
+    versioned.filter_map(|l| l.split(['.', ' ', '=']).next()).filter(|n| !n.is_empty() && !n.starts_with('#')).collect()
 }
 
 fn packages(workspace: &str, all: &BTreeMap<String, Package>) -> Vec<String> {
@@ -112,7 +112,7 @@ mod tests {
 
     use super::{FILES, Package, WANTED, cycle, packages};
 
-    fn whole(name: &str, rest: &str) -> (String, Package) {
+    fn complete_package(name: &str, rest: &str) -> (String, Package) {
         let manifest = format!("{}\n{rest}", WANTED.join("\n"));
         let files = FILES.iter().map(|f| (*f).to_owned()).collect();
         (format!("crates/{name}"), Package { manifest, readme: format!("# {name}\n"), files })
@@ -122,8 +122,9 @@ mod tests {
     fn what_is_missing_is_said() {
         let workspace = "[workspace.dependencies]\na = { path = \"crates/a\", version = \"1\" }\n\
             b = { path = \"crates/b\" }\nt = { path = \"t\" }\n";
-        let a = whole("a", "[dependencies]\nlibc = \"1\"\n");
-        let b = whole("b", "\n[dependencies]\na.workspace = true\n\n[dev-dependencies]\nt.workspace = true\n");
+        let a = complete_package("a", "[dependencies]\nlibc = \"1\"\n");
+        let b =
+            complete_package("b", "\n[dependencies]\na.workspace = true\n\n[dev-dependencies]\nt.workspace = true\n");
         let t = ("t".to_owned(), Package { manifest: "publish = false".to_owned(), ..Package::default() });
         assert!(packages(workspace, &BTreeMap::from([a, b, t])).is_empty());
 
@@ -134,17 +135,17 @@ mod tests {
         assert_eq!(found.len(), WANTED.len() + FILES.len() + 2, "{found:?}");
 
         // `b` has no version, and `t` has one in the second table.
-        let c = whole("c", "\n[dependencies]\nb.workspace = true\n");
-        let found = packages(workspace, &BTreeMap::from([whole("a", ""), whole("b", ""), c]));
+        let c = complete_package("c", "\n[dependencies]\nb.workspace = true\n");
+        let found = packages(workspace, &BTreeMap::from([complete_package("a", ""), complete_package("b", ""), c]));
         assert_eq!(found, ["Cargo.toml: b has no version, and c depends on it"]);
         // Tests of `a` ask for what depends on it.
         let versions = workspace.replace("crates/b\"", "crates/b\", version = \"1\"");
-        let tested = |by: &str| whole("a", &format!("\n[dev-dependencies]\nb{by}\n"));
-        let b = || whole("b", "\n[dependencies]\na.workspace = true\n");
+        let tested = |by: &str| complete_package("a", &format!("\n[dev-dependencies]\nb{by}\n"));
+        let b = || complete_package("b", "\n[dependencies]\na.workspace = true\n");
         assert_eq!(packages(&versions, &BTreeMap::from([tested(".workspace = true"), b()])).len(), 1);
         assert!(packages(&versions, &BTreeMap::from([tested(" = { path = \"../b\" }"), b()])).is_empty());
         let versions = workspace.replace("\"t\"", "\"t\", version = \"1\"");
-        assert_eq!(packages(&versions, &BTreeMap::from([whole("a", "")])).len(), 1);
+        assert_eq!(packages(&versions, &BTreeMap::from([complete_package("a", "")])).len(), 1);
     }
 
     #[test]

@@ -84,8 +84,8 @@ pub fn comments(text: &str) -> Vec<String> {
     for (number, line) in (1..).zip(text.lines()) {
         let Some(comment) = line.trim_start().strip_prefix("//") else {
             listing = false;
-            let behind = line.split_once("// ").map_or("", |(_, comment)| comment);
-            out.extend(vague(behind).map(|word| unnamed(number, word)));
+            let trailing = line.split_once("// ").map_or("", |(_, comment)| comment);
+            out.extend(vague(trailing).map(|word| unnamed(number, word)));
             continue;
         };
         let comment = comment.trim_start_matches(['/', '!']).trim_start();

@@ -95,9 +95,9 @@ impl Cx<'_> {
         let mut changed = true;
         while std::mem::take(&mut changed) {
             open.retain(|&(v, ref others)| {
-                let whole = self.may_be_whole(v, others);
+                let joins_floats = self.may_carry_floats(v, others);
                 let fits = |&x: &ir::Value| {
-                    self.a.state[x] == State::No || self.a.pieces.contains(x) || whole && self.a.is_varied(x)
+                    self.a.state[x] == State::No || self.a.pieces.contains(x) || joins_floats && self.a.is_varied(x)
                 };
                 let all = others.iter().all(fits);
                 changed |= !all;
@@ -192,11 +192,11 @@ impl Cx<'_> {
 
     /// Whether some of the integers of which a piece is one may carry whole floats: where ways
     /// join, and if those are all of one width.
-    fn may_be_whole(&self, v: ir::Value, others: &[ir::Value]) -> bool {
+    fn may_carry_floats(&self, v: ir::Value, others: &[ir::Value]) -> bool {
         let func = self.i.func;
         let joins = func.dfg.value_def(v).inst().is_none_or(|i| func.dfg.insts[i].opcode() == Opcode::Select);
-        let whole = others.iter().filter(|&&x| self.a.is_varied(x) && !self.a.pieces.contains(x));
-        let mut widths = whole.map(|&x| self.a.lane[x]);
+        let uncut = others.iter().filter(|&&x| self.a.is_varied(x) && !self.a.pieces.contains(x));
+        let mut widths = uncut.map(|&x| self.a.lane[x]);
         let first = widths.next();
         joins && widths.all(|w| Some(w) == first)
     }

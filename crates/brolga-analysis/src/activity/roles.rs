@@ -316,7 +316,7 @@ impl Cx<'_> {
                 State::Varied { definite: true } => true,
                 State::Taint { definite: true } if self.a.pieces.contains(x) => true,
                 // Of what may be a number it counts whether a float is made of it.
-                _ => self.becomes_float_again(addr),
+                _ => self.reads_unshadowed_floats(addr),
             };
             let computed = self.i.demanded && self.a.state[x] != State::No;
             self.a.leaves_shadows |= access_bytes(func, inst) >= 4 && (computed || bits.contains(x));
@@ -331,7 +331,7 @@ impl Cx<'_> {
 
     /// Whether this function reads floats where an address without a shadow leads to, or integers
     /// that become such.
-    fn becomes_float_again(&self, addr: ir::Value) -> bool {
+    fn reads_unshadowed_floats(&self, addr: ir::Value) -> bool {
         let (func, contents) = (self.i.func, self.i.contents);
         let class = contents.find(addr);
         let made = self.made_floats.get_or_init(|| {
@@ -465,8 +465,8 @@ impl Cx<'_> {
         let clash = self.punned.stored_by(call).iter().any(|&(cell, bytes)| {
             // Which of the arguments leads there.
             let to = args.iter().filter(|&&a| self.place_of(a, 0).0 == cell.0);
-            let own = direct && to.clone().all(|&a| self.is_made_here(a));
-            !own && to.clone().any(|&a| self.i.pointers.root(a).is_some()) && self.punned.pointer(cell, bytes)
+            let made_here = direct && to.clone().all(|&a| self.is_made_here(a));
+            !made_here && to.clone().any(|&a| self.i.pointers.root(a).is_some()) && self.punned.pointer(cell, bytes)
         });
         if clash {
             let d = Diagnostic::new(

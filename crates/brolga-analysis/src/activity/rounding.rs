@@ -343,7 +343,7 @@ impl RoundingBody {
 
     /// Whether only this function's own accesses by that name read a cell: in a slot of which all
     /// uses are seen, or in a frame on the stack in an instance's memory.
-    fn is_own(&self, program: &Program, (base, at): Cell) -> bool {
+    fn is_private_cell(&self, program: &Program, (base, at): Cell) -> bool {
         let func = &self.func;
         match base {
             Base::Slot(slot) => self.cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).all(|inst| {
@@ -526,9 +526,9 @@ impl Follow<'_> {
                 let returns: Vec<Value> = callee.returns().map(|r| callee.func.dfg.inst_args(r)[k]).collect();
                 calls.push((at, inst));
                 // What was seen of the callee was seen for another call.
-                let mut own = HashSet::default();
-                let found =
-                    !returns.is_empty() && returns.into_iter().all(|x| self.is_sum(Some(g), x, c, calls, &mut own));
+                let mut callee_seen = HashSet::default();
+                let found = !returns.is_empty()
+                    && returns.into_iter().all(|x| self.is_sum(Some(g), x, c, calls, &mut callee_seen));
                 calls.pop();
                 found
             }
@@ -608,7 +608,7 @@ impl Held {
             Store if args[0] == v => {
                 let (found, part, otherwise) = body.loaded(user);
                 self.taken |= part;
-                self.otherwise |= otherwise || !body.is_own(follow.program, body.cells[&user].0);
+                self.otherwise |= otherwise || !body.is_private_cell(follow.program, body.cells[&user].0);
                 found.into_iter().for_each(|x| self.push(at, x));
             }
             Return => {

@@ -43,7 +43,7 @@ use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::bits::bit_arith::{
-    BitKind, beside_number, candidate, close_backwards, is_word, kind, moved_from, origin, own_digits, rounded,
+    BitKind, beside_number, candidate, close_backwards, is_word, kind, moved_from, origin, rounded, trailing_digits,
 };
 use crate::bits::bit_idioms::signed;
 use crate::bits::bytes::bytes_of;
@@ -123,7 +123,7 @@ impl Steps {
             let operand = match args.map(|v| from.contains(v)) {
                 _ if !sum && !from.contains(func.dfg.first_result(inst)) => None,
                 _ if !sum => beside_number(func, args),
-                _ if let Some(digits) = own_digits(func, inst) => Some(1 - digits),
+                _ if let Some(digits) = trailing_digits(func, inst) => Some(1 - digits),
                 [true, false] => Some(0),
                 [false, true] => Some(1),
                 [true, true] => None,
@@ -134,7 +134,7 @@ impl Steps {
             };
             if operand.is_some() && (bytes_of(func, inst).is_none() || is_cut_float(func, uses, &steps.to, inst)) {
                 steps.operand[inst] = operand;
-                if own_digits(func, inst).map(|k| 1 - k) == operand {
+                if trailing_digits(func, inst).map(|k| 1 - k) == operand {
                     steps.digits.insert(inst);
                 }
                 found.push(inst);
@@ -225,18 +225,19 @@ fn ends(cx: &PointerInput<'_>, c: &Contents) -> (Vec<ir::Value>, Vec<ir::Value>)
             }
             Opcode::Call => {
                 let Some(CalleeKind::Derived(f)) = CalleeKind::of(cx.program, func, inst) else { continue };
-                let whole = |v: ir::Value, lane: u32| is_word(func, v) && lane == func.dfg.value_type(v).bytes();
+                let fills_word = |v: ir::Value, lane: u32| is_word(func, v) && lane == func.dfg.value_type(v).bytes();
                 let results = func.dfg.inst_results(inst).iter().enumerate();
-                from.extend(results.filter(|(n, v)| whole(**v, cx.summaries.result_lane(f, *n))).map(|(_, v)| *v));
+                from.extend(results.filter(|(n, v)| fills_word(**v, cx.summaries.result_lane(f, *n))).map(|(_, v)| *v));
                 let args = args.iter().enumerate();
-                to.extend(args.filter(|(n, v)| whole(**v, cx.summaries.param_lane(f, *n))).map(|(_, v)| *v));
+                to.extend(args.filter(|(n, v)| fills_word(**v, cx.summaries.param_lane(f, *n))).map(|(_, v)| *v));
             }
             op @ (Opcode::Load | Opcode::Store) => {
                 let v = func.dfg.inst_results(inst).first().copied().unwrap_or(args[0]);
                 let addr = access_address(func, inst).expect("an access has an address");
                 let bytes = func.dfg.value_type(v).bytes();
-                let whole = if bytes == 8 { Kinds::F64 } else { Kinds::F32 };
-                if is_word(func, v) && c.float_overlaps(cell_of(func, addr, access_offset(func, inst)), bytes) == whole
+                let float_kind = if bytes == 8 { Kinds::F64 } else { Kinds::F32 };
+                if is_word(func, v)
+                    && c.float_overlaps(cell_of(func, addr, access_offset(func, inst)), bytes) == float_kind
                 {
                     if op == Opcode::Load { from.push(v) } else { to.push(v) }
                 }

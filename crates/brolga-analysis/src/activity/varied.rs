@@ -79,8 +79,8 @@ impl Cx<'_> {
                 State::Taint { definite } => !definite || self.i.untracked == Untracked::Trap,
                 _ => false,
             };
-            let whole = matches!(self.ty(v), types::I32 | types::I64) && self.a.lane[v] == self.ty(v).bytes();
-            if !asks || !whole || self.a.pieces.contains(v) || self.joins.contains(v) {
+            let is_full_width = matches!(self.ty(v), types::I32 | types::I64) && self.a.lane[v] == self.ty(v).bytes();
+            if !asks || !is_full_width || self.a.pieces.contains(v) || self.joins.contains(v) {
                 continue;
             }
             let from: SmallVec<[ir::Value; 4]> = match func.dfg.value_def(v) {
@@ -405,13 +405,13 @@ impl Cx<'_> {
 
     /// The sum of what may be a float's bits, and something else.
     fn step(&self, v: ir::Value, bits: ir::Value, number: ir::Value, state: State) -> State {
-        let whole = |x: ir::Value| self.a.lane[x] == self.ty(x).bytes();
+        let is_full_width = |x: ir::Value| self.a.lane[x] == self.ty(x).bytes();
         // What is demanded of a number that is added does not concern what it is added to.
         let apart = matches!(state, State::No | State::Taint { definite: false });
         match self.a.state[bits] {
             State::No => self.tainted(&[number]),
             s if !apart => s.max(self.tainted(&[bits, number])),
-            State::Varied { definite } if !(whole(v) && whole(bits)) => State::Taint { definite },
+            State::Varied { definite } if !(is_full_width(v) && is_full_width(bits)) => State::Taint { definite },
             s => s,
         }
     }
@@ -485,8 +485,8 @@ impl Cx<'_> {
                 // A wide load may take several floats, stored one by one.
                 let covers = found.offset <= 0 && found.offset + i64::from(found.bytes) >= i64::from(bytes);
                 let aligned = lane != 0 && found.offset % i64::from(lane) == 0;
-                let whole = aligned && lane == self.a.lane[v] && (covers || bytes > lane);
-                return if whole { State::Varied { definite: true } } else { State::Taint { definite: true } };
+                let covers_lane = aligned && lane == self.a.lane[v] && (covers || bytes > lane);
+                return if covers_lane { State::Varied { definite: true } } else { State::Taint { definite: true } };
             }
             // Something else may have been stored there since, by another address: then it is no
             // constant.
@@ -575,8 +575,8 @@ impl Cx<'_> {
             Some(s) => s.lane_bytes() == lane && found.offset % i64::from(lane) == 0,
             None => covers || (found.offset % i64::from(lane) == 0 && found.bytes.is_multiple_of(lane)),
         };
-        let whole_word = found.offset % i64::from(lane) == 0 && found.bytes.is_multiple_of(lane);
-        let inactive_word = !self.is_float(x) && self.a.state[x] == State::No && whole_word;
+        let aligned_lanes = found.offset % i64::from(lane) == 0 && found.bytes.is_multiple_of(lane);
+        let inactive_word = !self.is_float(x) && self.a.state[x] == State::No && aligned_lanes;
         // In a module the run keeps an account of numbers over parts of floats, and decides.
         let counted = self.i.program.vmctx_pointers_only && self.i.untracked == Untracked::Trap;
         let number = counted && !self.is_float(x) && self.a.state[x] == State::No;

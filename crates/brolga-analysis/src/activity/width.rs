@@ -96,10 +96,10 @@ pub fn links(i: &LaneInput<'_>) -> Vec<Link> {
     }
     for bytes in [4, 8] {
         let mut next: SecondaryMap<ir::Value, SmallVec<[ir::Value; 4]>> = SecondaryMap::new();
-        let whole = moves.pairs.iter().copied();
+        let full_width = moves.pairs.iter().copied();
         let halves = moves.halves.iter().copied().filter(|_| bytes == 4);
         let calls = moves.links.iter().filter(|l| l.2 == bytes).map(|l| (l.0, l.1));
-        for (x, y) in whole.chain(halves).chain(calls) {
+        for (x, y) in full_width.chain(halves).chain(calls) {
             if [x, y].iter().all(|&v| func.dfg.value_type(v).bytes() >= bytes) {
                 next[x].push(y);
                 next[y].push(x);
@@ -289,10 +289,10 @@ fn of_call(
 fn settle(func: &ir::Function, moves: &Moves, lane: &mut SecondaryMap<ir::Value, u32>, halves: Halves) {
     let bytes = |v: ir::Value| func.dfg.value_type(v).bytes();
     // A half of a word can be one single, never part of a double.
-    let whole = moves.pairs.iter().map(|&(x, y)| (x, y, [4, 8]));
+    let full_width = moves.pairs.iter().map(|&(x, y)| (x, y, [4, 8]));
     let split = moves.halves.iter().map(|&(x, y)| (x, y, [4, 4]));
     let calls = moves.links.iter().map(|&(x, y, n)| (x, y, [n, n]));
-    let all: Vec<_> = whole.chain(split).chain(calls).collect();
+    let all: Vec<_> = full_width.chain(split).chain(calls).collect();
     let half_of_word = |x, y| halves == Halves::BothWays || bytes(x) >= bytes(y);
     let mut changed = true;
     while std::mem::take(&mut changed) {

@@ -128,7 +128,7 @@ pub(crate) fn beside_number(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Opti
 /// Of a sum or difference, the operand that is some last digits of the other one, by a mask, and
 /// maybe a number: that rounds. The uppermost digit of the mantissa is none of them. For what the
 /// mask leaves has no slope on the whole, whether it was shifted down before or not.
-pub(crate) fn own_digits(func: &ir::Function, inst: ir::Inst) -> Option<u8> {
+pub(crate) fn trailing_digits(func: &ir::Function, inst: ir::Inst) -> Option<u8> {
     digits_taken(func, inst).map(|(k, _)| k)
 }
 

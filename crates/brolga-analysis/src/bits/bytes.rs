@@ -64,8 +64,8 @@ pub fn pieces_of(func: &ir::Function, inst: ir::Inst) -> Option<(SmallVec<[Bytes
     let (mask, all) = (mask as u64 & u64::MAX >> (64 - bits), u64::MAX >> (64 - bits));
     let gone = mask.trailing_zeros();
     (mask != 0 && mask == all >> gone << gone).then(|| {
-        let kept = u16::from(low(n)) >> (gone / 8) << (gone / 8);
-        (SmallVec::from_slice(&[BytesOf { of, mask: kept, up: 0 }]), 1 << (gone / 8))
+        let remaining = u16::from(low(n)) >> (gone / 8) << (gone / 8);
+        (SmallVec::from_slice(&[BytesOf { of, mask: remaining, up: 0 }]), 1 << (gone / 8))
     })
 }
 
@@ -73,9 +73,9 @@ pub fn pieces_of(func: &ir::Function, inst: ir::Inst) -> Option<(SmallVec<[Bytes
 fn masked_lanes(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Option<(SmallVec<[BytesOf; 2]>, u16)> {
     let (of, mask) = vector_mask(func, [a, b])?;
     let bytes = |is: &dyn Fn(u8) -> bool| mask.iter().enumerate().filter(|b| is(*b.1)).fold(0, |m, (i, _)| m | 1 << i);
-    let (kept, rough) = (bytes(&|b| b != 0), bytes(&|b| !matches!(b, 0 | 0xff)));
+    let (remaining, rough) = (bytes(&|b| b != 0), bytes(&|b| !matches!(b, 0 | 0xff)));
     let cut_at_the_end = mask.iter().all(|&b| b == 0 || b.leading_ones() + b.trailing_zeros() == 8);
-    cut_at_the_end.then(|| (SmallVec::from_slice(&[BytesOf { of, mask: kept, up: 0 }]), rough))
+    cut_at_the_end.then(|| (SmallVec::from_slice(&[BytesOf { of, mask: remaining, up: 0 }]), rough))
 }
 
 /// The operand that is masked by a constant, of a vector of 128 bits, and that.
@@ -140,9 +140,9 @@ fn bytes_of_lanes(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[Bytes
             }
             Opcode::Band => {
                 let (of, mask) = vector_mask(func, [args[0], args[1]])?;
-                let whole = mask.iter().all(|b| matches!(b, 0 | 0xff));
-                let kept = mask.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i);
-                whole.then(|| SmallVec::from_slice(&[part(of, kept, 0)]))
+                let is_byte_mask = mask.iter().all(|b| matches!(b, 0 | 0xff));
+                let remaining = mask.iter().enumerate().filter(|b| *b.1 != 0).fold(0, |m, (i, _)| m | 1 << i);
+                is_byte_mask.then(|| SmallVec::from_slice(&[part(of, remaining, 0)]))
             }
             Opcode::Splat => Some((0..(16 / n) as u8).map(|l| part(args[0], lane(l), -first(l))).collect()),
             Opcode::ScalarToVector => Some(SmallVec::from_slice(&[part(args[0], lane(0), 0)])),
@@ -174,9 +174,9 @@ fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<S
             // What leaves at one end comes in at the other.
             let right = (k / 8) as i8;
             let right = if func.dfg.insts[inst].opcode() == Opcode::Rotr { right } else { (n as i8 - right) % n as i8 };
-            let (whole, down) = (low(n), low(n) >> right);
+            let (full, down) = (low(n), low(n) >> right);
             let part = |mask: u8, up| BytesOf { of: args[0], mask: mask.into(), up };
-            let all = [part(down, right), part(whole & !down, right - n as i8)];
+            let all = [part(down, right), part(full & !down, right - n as i8)];
             all.into_iter().filter(|b| b.mask != 0).collect()
         }),
         Opcode::Bswap => {
@@ -190,8 +190,8 @@ fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<S
                 _ => return None,
             };
             let mask = &mask[..n as usize];
-            let whole = mask.iter().all(|b| matches!(b, 0 | 0xff));
-            whole.then(|| SmallVec::from_slice(&[BytesOf { of, mask: nonzero(mask).into(), up: 0 }]))
+            let is_byte_mask = mask.iter().all(|b| matches!(b, 0 | 0xff));
+            is_byte_mask.then(|| SmallVec::from_slice(&[BytesOf { of, mask: nonzero(mask).into(), up: 0 }]))
         }
         Opcode::Bor | Opcode::Bxor | Opcode::Iadd => {
             let x = occupied(func, args[0], left);

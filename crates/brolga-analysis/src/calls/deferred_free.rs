@@ -32,17 +32,17 @@ pub fn releases(program: &Program, func: &ir::Function, cfg: &Cfg, blocks: &mut 
     let is_one = |i: ir::Inst| simple(program, func, i) == Some(callee);
     let is_bad = |i: ir::Inst| func.dfg.insts[i].opcode().is_call() && blocks.allocates(i) && !is_one(i);
     // Blocks from whose start something bad can come.
-    let mut ahead: EntitySet<ir::Block> = EntitySet::new();
+    let mut reaches_bad: EntitySet<ir::Block> = EntitySet::new();
     let mut work: Vec<ir::Block> =
         cfg.blocks.iter().copied().filter(|&b| cfg.insts(b).iter().any(|&i| is_bad(i))).collect();
     while let Some(b) = work.pop() {
-        if ahead.insert(b) {
+        if reaches_bad.insert(b) {
             work.extend(&cfg.preds[b]);
         }
     }
     let mut late = EntitySet::new();
     for &b in &cfg.blocks {
-        let mut waits = !cfg.succs[b].iter().any(|&s| ahead.contains(s));
+        let mut waits = !cfg.succs[b].iter().any(|&s| reaches_bad.contains(s));
         for &i in cfg.insts(b).iter().rev() {
             waits &= !is_bad(i);
             if waits && is_one(i) {

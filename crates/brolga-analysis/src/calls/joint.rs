@@ -34,7 +34,7 @@
 //! as in the primal, and the recursion whole in the second. A pair pushes a frame for each call,
 //! and pops it; to compute what is cheap once more takes less ([`FOR_A_FRAME`]). That holds of
 //! recursions whose own calls are unwanted: those run whole within it, so that nothing runs a third
-//! time ([`twice`]).
+//! time ([`rerunnable`]).
 //!
 //! **Invariants.** Whatever is listed here, the gradient has the same bits: the callee's reverse
 //! runs at the same point of the caller's, adds to the same shadows in the same order, and reads
@@ -146,7 +146,7 @@ fn of_inst(program: &Program, func: &ir::Function, inst: ir::Inst, all: &HashMap
 
 /// Recursions that may as well run once more: they can be delayed wherever they are called, they do
 /// not need what they return to themselves, and what a call of theirs computes is cheap.
-pub fn twice(
+pub fn rerunnable(
     program: &Program,
     bodies: &HashMap<FuncKey, Body<'_>>,
     delays: &HashMap<FuncKey, Delay>,
@@ -164,10 +164,10 @@ pub fn twice(
             Some(i) => !matches!(func.dfg.insts[i].opcode(), Opcode::F64const | Opcode::F32const),
             None => true,
         };
-        let own = |i: &ir::Inst| calls.contains(i);
+        let is_recursive = |i: &ir::Inst| calls.contains(i);
         let in_block = |&b: &ir::Block| {
             let iterations = if cfg.cyclic.contains(b) { ITERATIONS } else { 1 };
-            cfg.insts(b).iter().filter(|i| !own(i)).map(|&i| iterations * dear(func, i)).sum::<u32>()
+            cfg.insts(b).iter().filter(|i| !is_recursive(i)).map(|&i| iterations * dear(func, i)).sum::<u32>()
         };
         let results = || calls.iter().flat_map(|&i| func.dfg.inst_results(i));
         !calls.is_empty()
@@ -226,8 +226,8 @@ pub struct JointInput<'a> {
     pub is_active: &'a dyn Fn(ir::Value) -> bool,
     /// Which functions can be delayed.
     pub delays: &'a HashMap<FuncKey, Delay>,
-    /// Which may run once more ([`twice`]).
-    pub twice: &'a HashSet<FuncKey>,
+    /// Which may run once more ([`rerunnable`]).
+    pub rerunnable: &'a HashSet<FuncKey>,
 }
 
 /// What may come to pass between two points.
@@ -259,20 +259,20 @@ pub fn joint_calls(cx: &JointInput<'_>) -> EntitySet<ir::Inst> {
         return found;
     }
     let slots = cfg.all_insts().iter().any(|&i| func.dfg.insts[i].opcode() == Opcode::StackAddr);
-    let behind = cx.behind();
+    let following = cx.what_follows();
     let mut calls = Vec::new();
     for &block in &cfg.blocks {
-        let mut ahead = behind[block];
+        let mut later = following[block];
         for &inst in cfg.insts(block).iter().rev() {
             if let Some(delay) = cx.delay(inst)
-                && ahead.returns
-                && !(delay.traps && (ahead.foreign || ahead.accesses && !program.confined))
+                && later.returns
+                && !(delay.traps && (later.foreign || later.accesses && !program.confined))
                 && !(delay.pointers && slots)
-                && (cx.runs_twice(inst) || func.dfg.inst_results(inst).iter().all(|&r| cx.unwanted(r)))
+                && (cx.is_rerunnable(inst) || func.dfg.inst_results(inst).iter().all(|&r| cx.unwanted(r)))
             {
                 calls.push((block, inst, mod_ref::loaded(cx.at.places(), inst, cx.at.effects)));
             }
-            ahead = ahead.join(cx.does(inst));
+            later = later.join(cx.does(inst));
         }
     }
     if calls.is_empty() {
@@ -313,28 +313,28 @@ impl JointInput<'_> {
     }
 
     /// For each block, what may come to pass behind its end.
-    fn behind(&self) -> SecondaryMap<ir::Block, Between> {
-        let mut own: SecondaryMap<ir::Block, Between> = SecondaryMap::new();
+    fn what_follows(&self) -> SecondaryMap<ir::Block, Between> {
+        let mut of_block: SecondaryMap<ir::Block, Between> = SecondaryMap::new();
         for &b in &self.at.cfg.blocks {
-            own[b] = self.at.cfg.insts(b).iter().fold(Between::default(), |a, &i| a.join(self.does(i)));
+            of_block[b] = self.at.cfg.insts(b).iter().fold(Between::default(), |a, &i| a.join(self.does(i)));
         }
-        let mut behind: SecondaryMap<ir::Block, Between> = SecondaryMap::new();
+        let mut following: SecondaryMap<ir::Block, Between> = SecondaryMap::new();
         let mut changed = true;
         while changed {
             changed = false;
             for &b in self.at.cfg.blocks.iter().rev() {
                 let succs = self.at.cfg.succs[b].iter();
-                let now = succs.fold(Between::default(), |a, &s| a.join(own[s]).join(behind[s]));
-                changed |= now != behind[b];
-                behind[b] = now;
+                let now = succs.fold(Between::default(), |a, &s| a.join(of_block[s]).join(following[s]));
+                changed |= now != following[b];
+                following[b] = now;
             }
         }
-        behind
+        following
     }
 
     /// Whether an instruction calls what may run once more.
-    fn runs_twice(&self, inst: ir::Inst) -> bool {
-        matches!(self.callee(inst), Some(CalleeKind::Derived(k)) if self.twice.contains(&k))
+    fn is_rerunnable(&self, inst: ir::Inst) -> bool {
+        matches!(self.callee(inst), Some(CalleeKind::Derived(k)) if self.rerunnable.contains(&k))
     }
 
     fn unwanted(&self, v: ir::Value) -> bool {

@@ -458,8 +458,8 @@ impl<'a> ListBody<'a> {
             let (of, by) = self.sum(arg);
             of == count && by << (64 - bits) != 0
         };
-        let behind = self.reached(head, None);
-        let mut iterations = self.incoming(head, i).filter(|(from, _)| behind.contains(*from) || *from == head);
+        let reachable = self.reached(head, None);
+        let mut iterations = self.incoming(head, i).filter(|(from, _)| reachable.contains(*from) || *from == head);
         head != self.cfg.blocks[0]
             && iterations.all(|(_, arg)| arg.is_some_and(moves))
             && (block == head || !self.reached(block, Some(head)).contains(block))

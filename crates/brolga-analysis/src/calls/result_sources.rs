@@ -141,14 +141,14 @@ impl Reader<'_> {
         // Values, and whether they are returned as they are.
         let mut work: Vec<(ir::Value, bool)> = self.returned(result).map(|v| (v, true)).collect();
         let mut seen = [EntitySet::new(), EntitySet::new()];
-        while let Some((v, whole)) = work.pop() {
+        while let Some((v, unchanged)) = work.pop() {
             let v = func.dfg.resolve_aliases(v);
-            if !seen[usize::from(whole)].insert(v) {
+            if !seen[usize::from(unchanged)].insert(v) {
                 continue;
             }
             let inst = match func.dfg.value_def(v) {
                 ValueDef::Param(b, i) => {
-                    work.extend(cfg.incoming(b, i).map(|x| (x, whole)));
+                    work.extend(cfg.incoming(b, i).map(|x| (x, unchanged)));
                     continue;
                 }
                 ValueDef::Result(inst, _) => inst,
@@ -160,7 +160,7 @@ impl Reader<'_> {
             match opcode_rule(op) {
                 OpcodeRule::Structural(Structural::IntLoad) => return true,
                 OpcodeRule::Structural(Structural::Load | Structural::AtomicLoad)
-                    if (whole || ty.bytes() < 4) && !ty.lane_type().is_float() =>
+                    if (unchanged || ty.bytes() < 4) && !ty.lane_type().is_float() =>
                 {
                     return true;
                 }
@@ -173,9 +173,9 @@ impl Reader<'_> {
                         work.extend(args.iter().map(|&a| (a, false)));
                     }
                 }
-                _ if let Some(from) = bytes_of(func, inst) => work.extend(from.iter().map(|b| (b.of, whole))),
-                OpcodeRule::Structural(Structural::Select) => work.extend(args[1..].iter().map(|&a| (a, whole))),
-                OpcodeRule::Structural(Structural::Bitcast) => work.extend(args.iter().map(|&a| (a, whole))),
+                _ if let Some(from) = bytes_of(func, inst) => work.extend(from.iter().map(|b| (b.of, unchanged))),
+                OpcodeRule::Structural(Structural::Select) => work.extend(args[1..].iter().map(|&a| (a, unchanged))),
+                OpcodeRule::Structural(Structural::Bitcast) => work.extend(args.iter().map(|&a| (a, unchanged))),
                 OpcodeRule::Structural(_) if op.can_load() || op.other_side_effects() => {}
                 _ if leaves_exponent(func, cfg, inst) => {}
                 OpcodeRule::Structural(_) | OpcodeRule::NotFloat => work.extend(args.iter().map(|&a| (a, false))),

@@ -77,7 +77,7 @@ impl Summaries {
         let effects = mod_ref::compute(program, bodies, &flows);
         let delays = joint::delays(program, funcs, &effects);
         let mut all = Summaries {
-            twice: joint::twice(program, bodies, &delays),
+            rerunnable: joint::rerunnable(program, bodies, &delays),
             delays,
             results: result_sources::compute(program, bodies),
             offsets: wasm_addresses::compute(program, bodies),
@@ -290,7 +290,7 @@ fn merged(mut links: Vec<Link>, old: Option<&Summary>) -> Vec<Link> {
 }
 
 /// Whether a call's result has been taken for a pointer that is not used as an address.
-fn is_own(p: &pointers::Pointers, v: ir::Value) -> bool {
+fn is_unaddressed_result(p: &pointers::Pointers, v: ir::Value) -> bool {
     matches!(p.roots.get(&v), Some(RootKind::Call(..))) && !p.address.contains(v)
 }
 
@@ -326,7 +326,8 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> S
         let known = carried.len();
         carried.extend(contents::carried(input, &p, &c, &lanes));
         let returned = input.cfg.calls.iter().flat_map(|&i| input.func.dfg.inst_results(i));
-        let mistaken = returned.copied().filter(|&v| lanes[v] != 0 && is_own(&p, v) && bits.insert(v)).count();
+        let mistaken =
+            returned.copied().filter(|&v| lanes[v] != 0 && is_unaddressed_result(&p, v) && bits.insert(v)).count();
         if carried.len() > known || mistaken > 0 {
             continue;
         }

@@ -149,13 +149,13 @@ impl Cfg {
     }
 
     /// Whether a block runs at most once per call.
-    pub fn runs_once(&self, b: ir::Block) -> bool {
+    pub fn is_acyclic(&self, b: ir::Block) -> bool {
         !self.cyclic.contains(b)
     }
 
     /// Whether the block that defines a value runs at most once per call.
-    pub fn is_defined_once(&self, v: ir::Value) -> bool {
-        self.def_block[v].is_none_or(|b| self.runs_once(b))
+    pub fn def_is_acyclic(&self, v: ir::Value) -> bool {
+        self.def_block[v].is_none_or(|b| self.is_acyclic(b))
     }
 }
 

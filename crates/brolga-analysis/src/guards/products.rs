@@ -124,8 +124,8 @@ fn not_zero(func: &ir::Function, mask: ir::Value) -> Option<ir::Value> {
 /// The product that an instruction ends, by its form alone: no factor is asked what it is computed
 /// from.
 pub fn form(func: &ir::Function, inst: ir::Inst) -> Option<Product> {
-    let (g, kept) = masked(func, inst)?;
-    let mut p = from(func, kept, g, &mut { MOST_STEPS })?;
+    let (g, masked_value) = masked(func, inst)?;
+    let mut p = from(func, masked_value, g, &mut { MOST_STEPS })?;
     p.strong.push(g);
     // What a mask is about may be within a factor.
     while let Some(&lacking) = p.strong.iter().find(|s| !p.times.contains(s)) {
@@ -152,8 +152,9 @@ pub fn product(cx: ProductCx<'_>, inst: ir::Inst) -> Option<Product> {
     let p = form(func, inst)?;
     let (g, _) = masked(func, inst)?;
     // One of the numerators is what the mask is about.
-    let own = p.times.iter().position(|&t| t == g)?;
-    let others = p.times.iter().enumerate().filter(|&(k, _)| k != own).map(|(_, &t)| t).chain(p.over.iter().copied());
+    let guard_index = p.times.iter().position(|&t| t == g)?;
+    let others =
+        p.times.iter().enumerate().filter(|&(k, _)| k != guard_index).map(|(_, &t)| t).chain(p.over.iter().copied());
     let mut walk = Walk { cx, g, seen: EntitySet::new(), left: MOST_VALUES };
     others.collect::<Vec<_>>().into_iter().all(|f| !walk.is_computed(f)).then_some(p)
 }
@@ -185,8 +186,8 @@ fn from(func: &ir::Function, v: ir::Value, g: ir::Value, left: &mut u32) -> Opti
             p
         }
         Opcode::Select | Opcode::Bitselect | Opcode::Band => {
-            if let Some((strong, kept)) = masked(func, inst) {
-                let mut p = from(func, kept, g, left)?;
+            if let Some((strong, masked_value)) = masked(func, inst) {
+                let mut p = from(func, masked_value, g, left)?;
                 p.strong.push(strong);
                 p
             } else if matches!(func.dfg.insts[inst].opcode(), Opcode::Band) {
@@ -211,7 +212,7 @@ fn from(func: &ir::Function, v: ir::Value, g: ir::Value, left: &mut u32) -> Opti
 /// Whether an instruction may end a guarded product that has no such form: where lanes were moved
 /// between the factor and the mask, say. Then it is not known whether it is a branch.
 pub fn is_unclear(func: &ir::Function, inst: ir::Inst) -> bool {
-    let Some((g, kept)) = masked(func, inst).filter(|_| form(func, inst).is_none()) else { return false };
+    let Some((g, masked_value)) = masked(func, inst).filter(|_| form(func, inst).is_none()) else { return false };
     let moves = |op: Opcode| {
         matches!(
             op,
@@ -236,8 +237,8 @@ pub fn is_unclear(func: &ir::Function, inst: ir::Inst) -> bool {
         }
         seen
     };
-    let (g, kept) = (made_of(g, &moves), made_of(kept, &multiplies));
-    kept.iter().any(|v| g.contains(v) && !is_zero(func, v))
+    let (g, masked_value) = (made_of(g, &moves), made_of(masked_value, &multiplies));
+    masked_value.iter().any(|v| g.contains(v) && !is_zero(func, v))
 }
 
 /// The walk to what factors are computed from.
@@ -291,10 +292,10 @@ impl Walk<'_> {
     /// Whether `g` is defined on every way that leads to a value: what does not follow it, and is
     /// there all the same, is of another iteration.
     fn follows(&self, v: ir::Value) -> bool {
-        let [Some(own), Some(of_g)] = [v, self.g].map(|v| self.cx.cfg.def_block[v]) else { return false };
+        let [Some(of_v), Some(of_g)] = [v, self.g].map(|v| self.cx.cfg.def_block[v]) else { return false };
         let inst = |v| self.cx.func.dfg.value_def(v).inst();
         match (inst(v), inst(self.g)) {
-            _ if own != of_g => self.cx.loops.dominates(of_g, own),
+            _ if of_v != of_g => self.cx.loops.dominates(of_g, of_v),
             (Some(v), Some(g)) => self.cx.func.layout.pp_cmp(v, g) == Ordering::Greater,
             (v, _) => v.is_some(),
         }

@@ -498,9 +498,9 @@ fn returned(
 ) -> Option<Delta> {
     let args = cx.func.dfg.inst_args(inst);
     let from = cx.summaries.pointer_result(callee, k);
-    let own = p.address.contains(v) || from.is_some_and(|o| o.from_callee);
+    let is_new_root = p.address.contains(v) || from.is_some_and(|o| o.from_callee);
     let params: Vec<Delta> = from.map(|o| o.params.iter().map(|&i| p.delta[args[i]]).collect()).unwrap_or_default();
-    if own || params.iter().any(|d| matches!(d, Delta::Root(_))) {
+    if is_new_root || params.iter().any(|d| matches!(d, Delta::Root(_))) {
         return None;
     }
     Some(if params.contains(&Delta::Lost) {

@@ -190,7 +190,7 @@ impl Place {
         }
         let step = i64::from(y.add.wrapping_sub(x.add));
         // Either sum may have wrapped where the other has not.
-        let apart = |ahead: i64| ahead >= bytes || -ahead >= others;
+        let apart = |distance: i64| distance >= bytes || -distance >= others;
         apart(step + d - c) && (step == 0 || apart(step - (1 << 32) + d - c))
     }
 }
@@ -199,7 +199,7 @@ impl Places<'_> {
     /// Whether two places are apart, in any two executions of their accesses.
     pub fn apart(&self, a: &Place, b: &Place) -> bool {
         points_to_set::apart(a.within, b.within)
-            || a.origin == b.origin && one_object(a.origin) && a.apart(b, |v| self.cfg.is_defined_once(v))
+            || a.origin == b.origin && one_object(a.origin) && a.apart(b, |v| self.cfg.def_is_acyclic(v))
     }
 
     /// Whether the places of two accesses of one block are apart, in one execution of it.
@@ -387,14 +387,14 @@ impl Places<'_> {
     /// A 32-bit number as a value and a constant.
     fn sum(&self, v: ir::Value, depth: u32) -> Widened {
         let func = self.func;
-        let whole = Widened { value: v, add: 0 };
-        let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth < 24) else { return whole };
-        let InstructionData::Binary { opcode, args: [a, b] } = func.dfg.insts[inst] else { return whole };
+        let unsplit = Widened { value: v, add: 0 };
+        let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth < 24) else { return unsplit };
+        let InstructionData::Binary { opcode, args: [a, b] } = func.dfg.insts[inst] else { return unsplit };
         let (base, k) = match (opcode, constant_int(func, a), constant_int(func, b)) {
             (Opcode::Iadd, _, Some(k)) => (a, k as u32),
             (Opcode::Iadd, Some(k), _) => (b, k as u32),
             (Opcode::Isub, _, Some(k)) => (a, (k as u32).wrapping_neg()),
-            _ => return whole,
+            _ => return unsplit,
         };
         let Widened { value, add } = self.sum(base, depth + 1);
         Widened { value, add: add.wrapping_add(k) }

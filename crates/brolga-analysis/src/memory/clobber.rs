@@ -153,7 +153,7 @@ pub(crate) struct Writes<'a> {
     order: SecondaryMap<ir::Inst, u32>,
     /// Whether each write is looked at.
     closely: bool,
-    behind: SecondaryMap<ir::Block, Option<EntitySet<ir::Block>>>,
+    reachable: SecondaryMap<ir::Block, Option<EntitySet<ir::Block>>>,
 }
 
 impl<'a> Writes<'a> {
@@ -185,12 +185,12 @@ impl<'a> Writes<'a> {
         let pairs = questions.saturating_mul(by_origin.values().map(Vec::len).sum());
         let blocks = cx.cfg.blocks.len();
         let closely = pairs <= MOST_PAIRS && blocks.saturating_mul(blocks) <= MOST_PAIRS;
-        Self { cx, by_origin, writes_after, last, order, closely, behind: SecondaryMap::new() }
+        Self { cx, by_origin, writes_after, last, order, closely, reachable: SecondaryMap::new() }
     }
 
     /// Whether the place of an access may be written by its instruction or behind it, on any way.
     pub fn may_follow(&mut self, l: &Access) -> bool {
-        let Self { cx, by_origin, writes_after, last, order, closely, behind } = self;
+        let Self { cx, by_origin, writes_after, last, order, closely, reachable } = self;
         let places = cx.places();
         by_origin.iter().filter(|w| cx.may_alias(*w.0, l.place.origin)).any(|(o, at)| {
             let here = last.get(&(*o, l.block)).is_some_and(|&w| w >= order[l.inst]);
@@ -200,8 +200,8 @@ impl<'a> Writes<'a> {
             after
                 && (!*closely
                     || at.iter().filter(overlaps).any(|w| {
-                        let behind = behind[l.block].get_or_insert_with(|| reached_from(cx.cfg, l.block));
-                        follows(w) || behind.contains(w.block)
+                        let later_blocks = reachable[l.block].get_or_insert_with(|| reached_from(cx.cfg, l.block));
+                        follows(w) || later_blocks.contains(w.block)
                     }))
         })
     }

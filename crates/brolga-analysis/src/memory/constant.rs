@@ -108,8 +108,7 @@ impl ConstantInput<'_> {
     fn may_be_written(&self, blocks: Set) -> bool {
         let places = Places { program: self.program, func: self.func, cfg: self.cfg, blocks: self.blocks };
         // Globals and sizes lie in front of memory.
-        let in_front =
-            |p: &Place| matches!(p.origin, Origin::Param(0)) && p.span().is_some_and(|(_, behind)| behind <= 0);
+        let in_front = |p: &Place| matches!(p.origin, Origin::Param(0)) && p.span().is_some_and(|(_, end)| end <= 0);
         self.cfg.all_insts().iter().any(|&inst| {
             let written = mod_ref::written(places, inst, self.effects);
             written.iter().any(|p| !in_front(p) && !apart(p.within_blocks(), blocks))

@@ -191,9 +191,9 @@ impl Local {
 
     /// Its own places and those of its callees.
     fn everything<'a>(&'a self, all: &'a PunnedCells) -> impl Iterator<Item = (Base, i64, Held)> + 'a {
-        let own = self.places.iter().flat_map(|(b, ps)| ps.iter().map(|(off, h)| (*b, *off, h.clone())));
+        let local = self.places.iter().flat_map(|(b, ps)| ps.iter().map(|(off, h)| (*b, *off, h.clone())));
         let calls = self.calls.iter().flat_map(|call| all.reached(call));
-        own.chain(calls.map(|((b, off), h)| (b, off, h)))
+        local.chain(calls.map(|((b, off), h)| (b, off, h)))
     }
 }
 

@@ -68,7 +68,7 @@ pub fn rewinding(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> 
 
 fn fate(program: &Program, func: &ir::Function, inst: ir::Inst, rewinding: &HashMap<FuncKey, bool>) -> Fate {
     let op = func.dfg.insts[inst].opcode();
-    let own = |k: FuncKey| if rewinding.get(&k) == Some(&true) { Fate::Undone } else { Fate::Stays };
+    let derived_fate = |k: FuncKey| if rewinding.get(&k) == Some(&true) { Fate::Undone } else { Fate::Stays };
     match CalleeKind::of(program, func, inst) {
         Some(CalleeKind::Known(r)) => match r.kind {
             MathKind::Expr(_) | MathKind::Inactive => Fate::None,
@@ -78,9 +78,9 @@ fn fate(program: &Program, func: &ir::Function, inst: ir::Inst, rewinding: &Hash
             MathKind::Memory(MemFn::Memcpy | MemFn::Memmove | MemFn::Memset | MemFn::Realloc) => Fate::Undone,
             MathKind::Writes(..) => Fate::Undone,
         },
-        Some(CalleeKind::Derived(k)) => own(k),
+        Some(CalleeKind::Derived(k)) => derived_fate(k),
         Some(CalleeKind::Computes(_)) => match func.dfg.insts[inst] {
-            InstructionData::Call { func_ref, .. } => program.callee(func, func_ref).map_or(Fate::Stays, own),
+            InstructionData::Call { func_ref, .. } => program.callee(func, func_ref).map_or(Fate::Stays, derived_fate),
             _ => Fate::Stays,
         },
         Some(CalleeKind::Host) => Fate::None,

@@ -357,8 +357,10 @@ fn accessed(view: &View<'_>, inst: Inst) -> Option<StateAccess> {
 fn first_user(func: &ir::Function, inst: Inst) -> Option<Inst> {
     let block = func.layout.inst_block(inst)?;
     let v = func.dfg.first_result(inst);
-    let mut behind = func.layout.block_insts(block).skip_while(|&i| i != inst).skip(1);
-    behind.find(|&i| func.dfg.inst_values(i).any(|x| func.dfg.resolve_aliases(x) == v)).or(func.layout.last_inst(block))
+    let mut later_insts = func.layout.block_insts(block).skip_while(|&i| i != inst).skip(1);
+    later_insts
+        .find(|&i| func.dfg.inst_values(i).any(|x| func.dfg.resolve_aliases(x) == v))
+        .or(func.layout.last_inst(block))
 }
 
 /// Choose by a branch in front of what uses the choice first.

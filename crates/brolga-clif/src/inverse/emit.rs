@@ -48,7 +48,7 @@ impl Inverse<'_, '_, '_, '_> {
                 // It has changed nothing.
                 UndoPart::Pure(_) => {}
                 UndoPart::Straight(insts) => self.straight(insts)?,
-                UndoPart::Again(repeated) => self.again(repeated)?,
+                UndoPart::Loop(repeated) => self.undo_loop(repeated)?,
                 UndoPart::Call(inst, undo) => self.uncall(*inst, undo)?,
                 UndoPart::Choice { by, at, then, other } => {
                     let by = self.steady(*by, *at)?;
@@ -106,7 +106,7 @@ impl Inverse<'_, '_, '_, '_> {
             return found;
         }
         if let Some(number) = self.readings.around(self.view, v) {
-            let found = self.runs_again(number, seen);
+            let found = self.can_rerun(number, seen);
             seen.insert(v, found);
             return found;
         }
@@ -156,7 +156,7 @@ impl Inverse<'_, '_, '_, '_> {
         if let Some(number) = self.readings.around(self.view, v)
             && let Reading::Loop(of) = self.readings.reading(number)
         {
-            self.run_again(number, of)?;
+            self.rerun_loop(number, of)?;
             return Ok(self.known[&v]);
         }
         let new = match self.view.func.dfg.value_def(v) {

@@ -38,7 +38,7 @@ struct Carried {
     /// How each of those is found from what they are next, in an order in which that works.
     back: Vec<(usize, Vec<FoundStep>)>,
     /// Those that the iteration before has stored, and by which store.
-    kept: Vec<(usize, Inst)>,
+    by_store: Vec<(usize, Inst)>,
 }
 
 /// A value, and the step to it.
@@ -51,14 +51,14 @@ fn some() -> Value {
 
 impl Inverse<'_, '_, '_, '_> {
     /// Undo a loop.
-    pub fn again(&mut self, of: &UndoLoop) -> Undoable<()> {
+    pub fn undo_loop(&mut self, of: &UndoLoop) -> Undoable<()> {
         let params = self.view.func.dfg.block_params(of.header).to_vec();
         let carried = self.carried(of, &params);
-        let own: Vec<Value> = carried.counted.iter().map(|&i| params[i]).collect();
-        let types_of: Vec<Type> = own.iter().map(|&p| self.view.func.dfg.value_type(p)).collect();
+        let counters: Vec<Value> = carried.counted.iter().map(|&i| params[i]).collect();
+        let types_of: Vec<Type> = counters.iter().map(|&p| self.view.func.dfg.value_type(p)).collect();
         self.readings.undone(&of.body);
         let init = carried.counted.iter().map(|&i| self.steady(of.init[i], of.at)).collect::<Undoable<Vec<_>>>()?;
-        let [count, more, left, back, one, behind] = [(); 6].map(|()| self.pos.func.dfg.make_block());
+        let [count, more, left, back, one, exit] = [(); 6].map(|()| self.pos.func.dfg.make_block());
         let zero = self.pos.ins().iconst(types::I64, 0);
         self.jump(count, &init, zero);
         // Forwards, by control alone.
@@ -66,7 +66,7 @@ impl Inverse<'_, '_, '_, '_> {
         let (values, n) = self.entered(count, &types_of);
         self.readings.counting.push(stored(self.view, &of.body));
         self.readings.undo(&of.body, of.body.len() - 1);
-        self.known.extend(own.iter().copied().zip(values.iter().copied()));
+        self.known.extend(counters.iter().copied().zip(values.iter().copied()));
         let step = self.pos.ins().iconst(types::I64, 1);
         let by = self.steady(of.by, of.at)?;
         if of.before {
@@ -84,19 +84,19 @@ impl Inverse<'_, '_, '_, '_> {
         self.readings.counting.pop();
         // What comes in front of where it is left has run once more.
         let (values, n) = self.entered(left, &types_of);
-        self.known.extend(own.iter().copied().zip(values.iter().copied()));
+        self.known.extend(counters.iter().copied().zip(values.iter().copied()));
         self.undo_all(&of.body[..of.head])?;
         self.known.clone_from(&around);
         self.jump(back, &values, n);
         // And back.
         let (values, n) = self.entered(back, &types_of);
-        self.pos.ins().brif(n, one, &[], behind, &[]);
+        self.pos.ins().brif(n, one, &[], exit, &[]);
         self.open(one);
         self.readings.undo(&of.body, of.body.len() - 1);
         let before = self.before(of, &params, &carried, &values)?;
-        self.known.extend(own.iter().copied().zip(before.iter().copied()));
-        for &(i, store) in &carried.kept {
-            let v = self.kept(of, &params, &carried, (&around, &before, n), (i, store))?;
+        self.known.extend(counters.iter().copied().zip(before.iter().copied()));
+        for &(i, store) in &carried.by_store {
+            let v = self.stored_value(of, &params, &carried, (&around, &before, n), (i, store))?;
             self.known.insert(params[i], v);
         }
         self.undo_all(&of.body)?;
@@ -104,7 +104,7 @@ impl Inverse<'_, '_, '_, '_> {
         let n = self.pos.ins().isub(n, step);
         self.jump(back, &before, n);
         self.known = around;
-        self.open(behind);
+        self.open(exit);
         Ok(())
     }
 
@@ -112,10 +112,10 @@ impl Inverse<'_, '_, '_, '_> {
     fn entered(&mut self, block: Block, all: &[Type]) -> (Vec<Value>, Value) {
         self.pos.insert_block(block);
         let all = all.iter().chain([&types::I64]);
-        let mut own: Vec<Value> = all.map(|&ty| self.pos.func.dfg.append_block_param(block, ty)).collect();
+        let mut block_params: Vec<Value> = all.map(|&ty| self.pos.func.dfg.append_block_param(block, ty)).collect();
         self.pos.goto_bottom(block);
-        let n = own.pop().expect("the number of iterations");
-        (own, n)
+        let n = block_params.pop().expect("the number of iterations");
+        (block_params, n)
     }
 
     fn jump(&mut self, to: Block, values: &[Value], n: Value) {
@@ -161,15 +161,15 @@ impl Inverse<'_, '_, '_, '_> {
             }
             counted.retain(is_found);
         };
-        let mut kept = Vec::new();
+        let mut by_store = Vec::new();
         for i in all.filter(|i| !counted.contains(i)) {
             let why = format!("{} of a loop is made of the state, and no iteration leaves it in a place", params[i]);
             self.lost.entry(params[i]).or_insert(why);
-            let store = begins.contains(&i).then(|| self.kept_by(of, params, &counted, i, &around)).flatten();
-            kept.extend(store.map(|s| (i, s)));
+            let store = begins.contains(&i).then(|| self.carrying_store(of, params, &counted, i, &around)).flatten();
+            by_store.extend(store.map(|s| (i, s)));
         }
         self.known = around;
-        Carried { counted, back, kept }
+        Carried { counted, back, by_store }
     }
 
     /// Take it that these parameters are known, besides what is.
@@ -224,7 +224,7 @@ impl Inverse<'_, '_, '_, '_> {
 
     /// The store by which each iteration leaves what the next one begins with, if nothing in the
     /// next one stores there.
-    fn kept_by(
+    fn carrying_store(
         &mut self,
         of: &UndoLoop,
         params: &[Value],
@@ -284,7 +284,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// What the iteration before has left in a place; in the first, what the loop begins with.
-    fn kept(
+    fn stored_value(
         &mut self,
         of: &UndoLoop,
         params: &[Value],
@@ -320,7 +320,7 @@ fn each_store(parts: &[UndoPart], of: &mut impl FnMut(&UndoPart, Inst)) {
     for part in parts {
         match part {
             UndoPart::Straight(insts) => insts.iter().for_each(|&i| of(part, i)),
-            UndoPart::Again(inner) => each_store(&inner.body, of),
+            UndoPart::Loop(inner) => each_store(&inner.body, of),
             UndoPart::Choice { then, other, .. } => {
                 each_store(then, of);
                 each_store(other, of);

@@ -19,7 +19,7 @@ pub(super) enum Reading<'p> {
     /// A loop that stores nothing.
     Loop(&'p PureLoop),
     /// A load or a call.
-    Once(Inst),
+    Inst(Inst),
 }
 
 /// A list of pieces, by where it begins.
@@ -64,13 +64,13 @@ impl<'p> Readings<'p> {
                     for &inst in insts.iter().rev() {
                         if view.reads(inst) {
                             self.by_inst.insert(inst, self.all.len());
-                            let of = Reading::Once(inst);
+                            let of = Reading::Inst(inst);
                             self.all.push(ReadAt { of, list, part, stored: stored.clone() });
                         }
                         stored.extend(view.states_stored(inst));
                     }
                 }
-                UndoPart::Again(of) => self.find(view, &of.body),
+                UndoPart::Loop(of) => self.find(view, &of.body),
                 UndoPart::Choice { then, other, .. } => {
                     self.find(view, then);
                     self.find(view, other);
@@ -125,7 +125,7 @@ impl<'p> Readings<'p> {
 pub(super) fn stored(view: &View<'_>, parts: &[UndoPart]) -> HashSet<usize> {
     let of = |part: &UndoPart| match part {
         UndoPart::Straight(insts) => insts.iter().flat_map(|&i| view.states_stored(i)).collect(),
-        UndoPart::Again(of) => stored(view, &of.body),
+        UndoPart::Loop(of) => stored(view, &of.body),
         UndoPart::Choice { then, other, .. } => stored(view, then).union(&stored(view, other)).copied().collect(),
         UndoPart::Call(inst, _) => view.states_stored(*inst),
         UndoPart::Pure(_) => HashSet::default(),

@@ -21,12 +21,12 @@ use crate::map::HashMap;
 
 impl Inverse<'_, '_, '_, '_> {
     /// Whether a loop that stores nothing, a load or a call can be run again here.
-    pub fn runs_again(&self, number: usize, seen: &mut HashMap<Value, bool>) -> bool {
+    pub fn can_rerun(&self, number: usize, seen: &mut HashMap<Value, bool>) -> bool {
         let stored = self.readings.stored_since(number);
         let (view, func) = (self.view, self.view.func);
         let reads_the_same = |inst: Inst| {
-            let is_kept = |s: &usize| stored.as_ref().is_some_and(|stored| !stored.contains(s));
-            !view.reads(inst) || view.states_read(inst).iter().all(|s| !view.written.contains(s) || is_kept(s))
+            let is_unchanged = |s: &usize| stored.as_ref().is_some_and(|stored| !stored.contains(s));
+            !view.reads(inst) || view.states_read(inst).iter().all(|s| !view.written.contains(s) || is_unchanged(s))
         };
         match self.readings.reading(number) {
             Reading::Loop(of) => {
@@ -37,7 +37,7 @@ impl Inverse<'_, '_, '_, '_> {
                             && self.outer_values(number, inst).into_iter().all(|v| self.is_steady_of(v, seen))
                     })
             }
-            Reading::Once(inst) => {
+            Reading::Inst(inst) => {
                 reads_the_same(inst) && func.dfg.inst_args(inst).iter().all(|&v| self.is_steady_of(v, seen))
             }
         }
@@ -46,12 +46,12 @@ impl Inverse<'_, '_, '_, '_> {
     /// What an instruction of a loop uses that is defined in front of the loop.
     fn outer_values(&self, number: usize, inst: Inst) -> Vec<Value> {
         let view = self.view;
-        let is_own = |v: Value| self.readings.around(view, v) == Some(number);
-        view.func.dfg.inst_values(inst).map(|v| view.resolved(v)).filter(|&v| !is_own(v)).collect()
+        let is_inner = |v: Value| self.readings.around(view, v) == Some(number);
+        view.func.dfg.inst_values(inst).map(|v| view.resolved(v)).filter(|&v| !is_inner(v)).collect()
     }
 
     /// Run a loop again; then its values are known.
-    pub fn run_again(&mut self, number: usize, of: &PureLoop) -> Undoable<()> {
+    pub fn rerun_loop(&mut self, number: usize, of: &PureLoop) -> Undoable<()> {
         let func = self.view.func;
         let insts: Vec<Inst> = of.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
         for &inst in &insts {
@@ -60,8 +60,8 @@ impl Inverse<'_, '_, '_, '_> {
             }
         }
         let init = of.init.iter().map(|&v| self.steady(v, insts[0])).collect::<Undoable<Vec<Value>>>()?;
-        let behind = self.pos.func.dfg.make_block();
-        let mut copies: HashMap<Block, Block> = [(of.behind, behind)].into_iter().collect();
+        let exit = self.pos.func.dfg.make_block();
+        let mut copies: HashMap<Block, Block> = [(of.exit, exit)].into_iter().collect();
         for &block in &of.blocks {
             let copy = self.pos.func.dfg.make_block();
             copies.insert(block, copy);
@@ -77,14 +77,14 @@ impl Inverse<'_, '_, '_, '_> {
             for inst in func.layout.block_insts(*block) {
                 let args: Vec<Value> = func.dfg.inst_args(inst).iter().map(|&v| self.copy_of(v)).collect();
                 if func.dfg.insts[inst].opcode().is_terminator() {
-                    self.go_on(inst, &args, &copies, of.behind);
+                    self.go_on(inst, &args, &copies, of.exit);
                     continue;
                 }
                 let results = self.copied(inst, &args);
                 self.known.extend(func.dfg.inst_results(inst).iter().copied().zip(results));
             }
         }
-        self.open(behind);
+        self.open(exit);
         Ok(())
     }
 
@@ -93,10 +93,10 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// A jump or a branch, to copies of blocks. What the block behind a loop is given is known.
-    fn go_on(&mut self, inst: Inst, args: &[Value], copies: &HashMap<Block, Block>, behind: Block) {
+    fn go_on(&mut self, inst: Inst, args: &[Value], copies: &HashMap<Block, Block>, exit: Block) {
         let mut to = Vec::new();
         for (block, given) in self.view.targets(inst) {
-            let given = if block == behind { vec![] } else { given };
+            let given = if block == exit { vec![] } else { given };
             let given: Vec<_> = given.into_iter().map(|v| self.copy_of(v).into()).collect();
             to.push((copies[&block], given));
         }

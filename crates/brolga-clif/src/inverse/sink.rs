@@ -39,7 +39,7 @@ pub(super) fn sunk(func: &ir::Function, asked: &InverseRequest<'_>) -> Option<ir
         let loads = loads_at_the_end(&View::of(&out, asked).ok()?, block);
         for side in cfg.succ_iter(block).filter(|&side| cfg.pred_iter(side).count() == 1) {
             for &load in loads.iter().rev() {
-                any |= again(&mut out, &tree, load, side);
+                any |= duplicate_load(&mut out, &tree, load, side);
             }
         }
     }
@@ -85,7 +85,7 @@ fn are_apart(view: &View<'_>, load: Inst, store: Inst) -> bool {
 
 /// Load, or compute, again at the beginning of a block, for what it dominates; whether something
 /// there reads it.
-fn again(func: &mut ir::Function, tree: &DominatorTree, load: Inst, side: Block) -> bool {
+fn duplicate_load(func: &mut ir::Function, tree: &DominatorTree, load: Inst, side: Block) -> bool {
     let value = func.dfg.first_result(load);
     let within: Vec<Inst> = func
         .layout

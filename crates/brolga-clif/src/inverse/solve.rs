@@ -82,7 +82,7 @@ pub(super) fn steps(
 /// Those steps that lead to what is wanted.
 fn needed(view: &View<'_>, found: Vec<(Value, UndoStep)>, same: &Same, wanted: &[Value]) -> Vec<(Value, UndoStep)> {
     let mut used: HashSet<Value> = wanted.iter().copied().collect();
-    let mut kept = Vec::new();
+    let mut needed_steps = Vec::new();
     for (v, step) in found.into_iter().rev() {
         if !used.contains(&v) {
             continue;
@@ -92,10 +92,10 @@ fn needed(view: &View<'_>, found: Vec<(Value, UndoStep)>, same: &Same, wanted: &
         let all = dfg.inst_args(inst).iter().chain(dfg.inst_results(inst));
         let all = all.map(|&x| view.resolved(x)).map(|x| same.get(&x).copied().unwrap_or(x));
         used.extend(all.filter(|&x| x != v));
-        kept.push((v, step));
+        needed_steps.push((v, step));
     }
-    kept.reverse();
-    kept
+    needed_steps.reverse();
+    needed_steps
 }
 
 /// A constant that an operand is.

@@ -55,7 +55,7 @@ struct StateCell {
     /// What is found there before anything is stored.
     before: Option<Value>,
     /// What is stored last.
-    behind: Option<Value>,
+    after: Option<Value>,
 }
 
 /// More places that may be the same have too many ways to be so.
@@ -161,14 +161,14 @@ impl Inverse<'_, '_, '_, '_> {
         }
         let [(p, p_ty), (q, q_ty)] = [i, j].map(|k| (self.address_of(&places.all[k]), places.all[k].ty));
         let around = self.known.clone();
-        let [one, other, behind] = [(); 3].map(|()| self.pos.func.dfg.make_block());
+        let [one, other, join] = [(); 3].map(|()| self.pos.func.dfg.make_block());
         if p_ty == q_ty {
             let equal = self.pos.ins().icmp(IntCC::Equal, p, q);
             self.pos.ins().brif(equal, one, &[], other, &[]);
             self.open(one);
             let merged = same.iter().map(|&s| if s == b { a } else { s }).collect();
             self.each_way(insts, places, merged, apart, rest)?;
-            self.pos.ins().jump(behind, &[]);
+            self.pos.ins().jump(join, &[]);
             self.known.clone_from(&around);
         } else {
             self.pos.ins().jump(other, &[]);
@@ -183,9 +183,9 @@ impl Inverse<'_, '_, '_, '_> {
         self.trap_if(overlap, places.all[i].store.or(places.all[j].store).expect("one is stored to"));
         let apart = [apart, &[(i, j)]].concat();
         self.each_way(insts, places, same, &apart, rest)?;
-        self.pos.ins().jump(behind, &[]);
+        self.pos.ins().jump(join, &[]);
         self.known = around;
-        self.open(behind);
+        self.open(join);
         Ok(())
     }
 
@@ -213,13 +213,13 @@ impl Inverse<'_, '_, '_, '_> {
             let cell = &mut cells[one_of[k]];
             if dfg.insts[*inst].opcode() == Opcode::Store {
                 let v = view.resolved(dfg.inst_args(*inst)[0]);
-                cell.behind = Some(same.get(&v).copied().unwrap_or(v));
+                cell.after = Some(same.get(&v).copied().unwrap_or(v));
                 continue;
             }
-            let own = dfg.first_result(*inst);
-            match cell.behind.or(cell.before) {
-                Some(v) => drop(same.insert(own, v)),
-                None => cell.before = Some(own),
+            let loaded = dfg.first_result(*inst);
+            match cell.after.or(cell.before) {
+                Some(v) => drop(same.insert(loaded, v)),
+                None => cell.before = Some(loaded),
             }
         }
         (cells, same)
@@ -237,7 +237,7 @@ impl Inverse<'_, '_, '_, '_> {
             };
             wanted.push(before);
         }
-        let now: HashSet<Value> = cells.iter().filter_map(|c| c.behind.or(c.before)).collect();
+        let now: HashSet<Value> = cells.iter().filter_map(|c| c.after.or(c.before)).collect();
         let found = match steps(self.view, insts, &same, now, |v| self.is_steady(v), &wanted) {
             Ok(found) => found,
             Err(known) => return self.blamed(insts, &same, &known, &wanted),
@@ -246,7 +246,7 @@ impl Inverse<'_, '_, '_, '_> {
         for (k, place) in places.all.iter().enumerate().filter(|&(k, _)| one_of[k] == k) {
             let (address, offset) = place.address.expect("it is computed");
             let v = self.pos.ins().load(place.ty, flags, address, offset);
-            self.known.insert(cells[k].behind.or(cells[k].before).expect("it is loaded or stored"), v);
+            self.known.insert(cells[k].after.or(cells[k].before).expect("it is loaded or stored"), v);
         }
         for (v, step) in found {
             let v_new = self.taken(v, step, &same)?;

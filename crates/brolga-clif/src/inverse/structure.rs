@@ -25,7 +25,7 @@ pub(super) enum UndoPart {
     /// Instructions, none of which ends a block.
     Straight(Vec<Inst>),
     /// A loop.
-    Again(UndoLoop),
+    Loop(UndoLoop),
     /// A loop that stores nothing.
     Pure(PureLoop),
     /// A call of a function that changes states, and the symbol of what undoes it.
@@ -61,7 +61,7 @@ pub(super) struct PureLoop {
     /// What the parameters of its header are at first.
     pub init: Vec<Value>,
     /// Where it goes when it is left.
-    pub behind: Block,
+    pub exit: Block,
 }
 
 const GOTO: &str = "write an inverse by hand, or loops with one way out and branches that meet again";
@@ -105,12 +105,12 @@ impl UndoWalk<'_, '_> {
                 && let Some(lp) = self.header(block)
             {
                 if let Some(part) = self.pure(lp) {
-                    block = part.behind;
+                    block = part.exit;
                     found.push(UndoPart::Pure(part));
                     continue;
                 }
                 let (part, next) = self.repeated(lp)?;
-                found.push(UndoPart::Again(part));
+                found.push(UndoPart::Loop(part));
                 block = next;
                 continue;
             }
@@ -143,17 +143,17 @@ impl UndoWalk<'_, '_> {
         if !self.seen.borrow_mut().insert(block) {
             return refused(last, "several branches lead to it, none of which decides alone", GOTO);
         }
-        let mut own = Vec::new();
+        let mut pending = Vec::new();
         for inst in self.view.func.layout.block_insts(block).filter(|&i| i != last) {
             match self.view.called(inst) {
                 Some(UndoneCall::Changes { undo, .. }) => {
-                    found.push(UndoPart::Straight(std::mem::take(&mut own)));
+                    found.push(UndoPart::Straight(std::mem::take(&mut pending)));
                     found.push(UndoPart::Call(inst, undo));
                 }
-                _ => own.push(inst),
+                _ => pending.push(inst),
             }
         }
-        found.push(UndoPart::Straight(own));
+        found.push(UndoPart::Straight(pending));
         Ok(())
     }
 
@@ -206,8 +206,8 @@ impl UndoWalk<'_, '_> {
         for pred in self.shape.cfg.pred_iter(header).filter(|p| !loops.is_in_loop(p.block, lp)) {
             init.extend(view.targets(pred.inst).into_iter().filter(|t| t.0 == header).map(|t| t.1));
         }
-        let (1, &[behind]) = (init.len(), &exits[..]) else { return None };
-        Some(PureLoop { header, blocks, init: init.pop()?, behind })
+        let (1, &[exit]) = (init.len(), &exits[..]) else { return None };
+        Some(PureLoop { header, blocks, init: init.pop()?, exit })
     }
 
     /// A loop, and the block behind it.

@@ -374,8 +374,8 @@ impl Emit<'_> {
         let less = self.at(v, None).ins().iadd(left, one);
         let ends: Vec<BlockArg> = body.nexts.iter().map(|&v| next(v)).collect();
         let sums: Vec<BlockArg> = cells.iter().map(|(c, _)| next(self.args(c.store)[0])).collect();
-        let again: Vec<BlockArg> = [less.into()].into_iter().chain(ends.clone()).chain(sums.clone()).collect();
-        self.at(v, None).ins().brif(less, v, &again, x, &[]);
+        let back_args: Vec<BlockArg> = [less.into()].into_iter().chain(ends.clone()).chain(sums.clone()).collect();
+        self.at(v, None).ins().brif(less, v, &back_args, x, &[]);
         self.at(p, None).ins().jump(v, &firsts);
         for ((cell, at), sum) in cells.into_iter().zip(sums) {
             let flags = self.data_flags(cell.store);
@@ -383,15 +383,15 @@ impl Emit<'_> {
             self.at(x, Some(cell.store)).ins().store(flags, sum, at, 0);
         }
         // What goes in steps is not kept alive for this.
-        let mut behind = ends;
+        let mut exit_args = ends;
         for (i, param) in body.params.iter().enumerate() {
             if let LoopParam::Step(k) = *param {
                 let old = self.front.func.dfg.block_params(header)[i];
                 let first = self.at0(old);
-                behind[i] = self.stepped(x, first, k, trip_count).into();
+                exit_args[i] = self.stepped(x, first, k, trip_count).into();
             }
         }
-        self.at(x, None).ins().jump(header, &behind);
+        self.at(x, None).ins().jump(header, &exit_args);
     }
 
     /// An instruction that adds to a cell to which others of the iteration add as well: they are

@@ -170,7 +170,7 @@ pub fn vectorise(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
 pub fn is_short(func: &ir::Function, l: &affine_loop::Loop, count: &count::Count) -> bool {
     let count::Count { first, step, bound, .. } = count;
     let bound = bound.map_or_else(affine_loop::Linear::default, affine_loop::Linear::value);
-    let ahead = bound.plus_times(first, -1);
-    let sum = if *step > 0 { ahead } else { affine_loop::Linear::default().plus_times(&ahead, -1) };
+    let distance = bound.plus_times(first, -1);
+    let sum = if *step > 0 { distance } else { affine_loop::Linear::default().plus_times(&distance, -1) };
     affine_loop::at_most(func, l, &sum).is_some_and(|most| most / step.saturating_abs().max(1) < FEW_ITERATIONS)
 }

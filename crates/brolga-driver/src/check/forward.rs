@@ -92,7 +92,7 @@ fn along_the_line(
     noise: f64,
 ) -> Result<Verdict, Error> {
     let inputs = inputs(call);
-    let kept = rules(Mode::Combined, 1)?;
+    let shared_rule = rules(Mode::Combined, 1)?;
     let stateful = program.has_writable_data();
     let at = |t: f64| -> Result<f64, Error> {
         let moved: Vec<f64> = inputs.iter().zip(direction).map(|(i, d)| i.value + t * d).collect();
@@ -102,7 +102,7 @@ fn along_the_line(
             fresh = rules(Mode::Combined, 1)?;
             &fresh
         } else {
-            &kept
+            &shared_rule
         };
         objective(rule, &call)
     };

@@ -201,18 +201,20 @@ fn one(primal: &Primal, call: &Invocation, pair: &UndonePair, found: &mut RoundT
     }
     let is_finite =
         |n: &Num| !matches!(n, Num::F64(x) if !x.is_finite()) && !matches!(n, Num::F32(x) if !x.is_finite());
-    let behind: Vec<Option<Vec<u8>>> = (0..call.args.len()).map(bytes).collect();
+    let after_call: Vec<Option<Vec<u8>>> = (0..call.args.len()).map(bytes).collect();
     let finite =
         |i: usize, b: &[u8]| numbers(call, i).iter().all(|&(at, elem)| is_finite(&Num::decode(elem, &b[at..])));
     if !(0..call.args.len()).all(|i| memory.buffer(i).is_none_or(|b| finite(i, b.primal.bytes()))) {
         found.left_out += 1;
         return Ok(());
     }
-    for (i, (before, behind)) in before.iter().zip(&behind).enumerate() {
-        let (Some(before), Some(behind), BoundArg::Buffer { .. }) = (before, behind, &call.args[i]) else { continue };
+    for (i, (before, after_call)) in before.iter().zip(&after_call).enumerate() {
+        let (Some(before), Some(after_call), BoundArg::Buffer { .. }) = (before, after_call, &call.args[i]) else {
+            continue;
+        };
         let aliases = (0..call.args.len()).filter(|&j| call.buffer(j).is_some_and(|b| b.0 == i));
         let state = aliases.map(|j| pair.args[j].state).max().unwrap_or(0);
-        if let Some(k) = (state.min(before.len())..before.len()).find(|&k| before[k] != behind[k]) {
+        if let Some(k) = (state.min(before.len())..before.len()).find(|&k| before[k] != after_call[k]) {
             found.wrong = Some(format!("byte {k} of argument {i} is changed, which is no part of a state"));
             return Ok(());
         }
@@ -235,7 +237,7 @@ fn one(primal: &Primal, call: &Invocation, pair: &UndonePair, found: &mut RoundT
             let far = (was.as_f64() - is.as_f64()).abs();
             if allowed.is_some() && was.is_float() {
                 let mut one = |number| {
-                    let moved = of_last_digits(primal, call, pair, &mut memory, &behind, number);
+                    let moved = of_last_digits(primal, call, pair, &mut memory, &after_call, number);
                     let other = moved.get(i).and_then(Option::as_ref).map(|b| Num::decode(elem, &b[at..]).as_f64());
                     other.map_or(0.0, |other| (other - is.as_f64()).abs())
                 };
@@ -272,14 +274,14 @@ fn of_last_digits(
     call: &Invocation,
     pair: &UndonePair,
     memory: &mut Memory,
-    behind: &[Option<Vec<u8>>],
+    after_call: &[Option<Vec<u8>>],
     number: u64,
 ) -> Vec<Option<Vec<u8>>> {
     let mut noise = Noise::new(number);
-    for (i, behind) in behind.iter().enumerate() {
-        let (Some(behind), Some(buffer)) = (behind, memory.buffer_mut(i)) else { continue };
+    for (i, after_call) in after_call.iter().enumerate() {
+        let (Some(after_call), Some(buffer)) = (after_call, memory.buffer_mut(i)) else { continue };
         let bytes = buffer.primal.bytes_mut();
-        bytes.copy_from_slice(behind);
+        bytes.copy_from_slice(after_call);
         for (at, elem) in numbers(call, i).into_iter().filter(|_| !pair.args[i].on_grid && pair.args[i].state > 0) {
             let by = unit(&mut noise);
             match Num::decode(elem, &bytes[at..]) {
@@ -343,21 +345,21 @@ fn around(call: &Invocation, pair: &UndonePair, number: u64, integers: bool) -> 
     }
     let mut noise = Noise::new(0x9e37_79b9_7f4a_7c15 ^ number.wrapping_mul(0xd134_2543_de82_ef95));
     let mut call = call.clone();
-    for (i, own) in pair.args.iter().enumerate() {
+    for (i, arg) in pair.args.iter().enumerate() {
         let numbers = numbers(&call, i);
         let words = call.words.get(i).cloned().flatten();
         let BoundArg::Buffer { data, .. } = &mut call.args[i] else { continue };
         for (at, elem) in numbers {
-            let is_fixed = own.on_grid || words.as_ref().is_some_and(|w| w[at / 4] == PlaceWord::Q43);
+            let is_fixed = arg.on_grid || words.as_ref().is_some_and(|w| w[at / 4] == PlaceWord::Q43);
             let word = &mut data[at..at + elem.bytes()];
             match Num::decode(elem, word) {
-                Num::F64(0.0) | Num::F32(0.0) if own.keeps_zeros => {}
+                Num::F64(0.0) | Num::F32(0.0) if arg.keeps_zeros => {}
                 Num::F64(x) => {
                     let x = moved(x, &mut noise);
                     Num::F64(if is_fixed { on_grid(x) } else { x }).encode(elem, word);
                 }
                 Num::F32(x) => Num::F32(moved(x.into(), &mut noise) as f32).encode(elem, word),
-                _ if integers && own.moves => {
+                _ if integers && arg.moves => {
                     // Small changes keep to what a function expects more often.
                     word[0] = word[0].wrapping_add((noise.bits() % 5) as u8).wrapping_sub(2);
                     let sign = if word[0] >= 0x80 { 0xff } else { 0 };

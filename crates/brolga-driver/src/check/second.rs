@@ -170,7 +170,7 @@ struct Gradients<'a> {
     inputs: &'a [Input],
     direction: &'a [f64],
     rule: FreshRule<'a>,
-    kept: DerivedRule,
+    shared_rule: DerivedRule,
     known: HashMap<u64, Vec<f64>>,
 }
 
@@ -182,7 +182,7 @@ impl<'a> Gradients<'a> {
         direction: &'a [f64],
         rule: FreshRule<'a>,
     ) -> Result<Self, Error> {
-        Ok(Self { program, call, inputs, direction, kept: rule()?, rule, known: HashMap::new() })
+        Ok(Self { program, call, inputs, direction, shared_rule: rule()?, rule, known: HashMap::new() })
     }
 
     fn entry(&mut self, i: usize, t: f64) -> Result<f64, Error> {
@@ -196,7 +196,7 @@ impl<'a> Gradients<'a> {
         let moved: Vec<f64> = self.inputs.iter().zip(self.direction).map(|(i, d)| i.value + t * d).collect();
         let call = with_inputs(self.call, self.inputs, &moved);
         let stateful = self.program.has_writable_data();
-        let rule = if stateful { (self.rule)()? } else { self.kept.clone() };
+        let rule = if stateful { (self.rule)()? } else { self.shared_rule.clone() };
         let found = flatten(&run::gradient(&rule, &call)?, self.inputs);
         self.known.insert(t.to_bits(), found.clone());
         Ok(found)

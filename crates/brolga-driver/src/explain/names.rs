@@ -121,9 +121,9 @@ impl<'a> Names<'a> {
         while !rest.is_empty() {
             let is_word = |c: char| c.is_alphanumeric() || c == '_';
             let end = rest.find(|c| is_word(c) != is_word(rest.chars().next().unwrap_or(' '))).unwrap_or(rest.len());
-            let (word, behind) = rest.split_at(end);
+            let (word, after) = rest.split_at(end);
             out.push_str(&named(word).unwrap_or_else(|| word.to_owned()));
-            rest = behind;
+            rest = after;
         }
         out
     }

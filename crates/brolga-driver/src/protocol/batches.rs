@@ -64,19 +64,19 @@ struct Fresh<'a> {
     program: &'a Program,
     call: &'a Invocation,
     options: &'a Options,
-    kept: brolga::DerivedRule,
+    shared_rule: brolga::DerivedRule,
 }
 
 impl<'a> Fresh<'a> {
     fn new(program: &'a Program, call: &'a Invocation, options: &'a Options) -> Result<Self, Error> {
-        Ok(Self { program, call, options, kept: derive(program, &call.request(), options)? })
+        Ok(Self { program, call, options, shared_rule: derive(program, &call.request(), options)? })
     }
 
     fn rule(&self) -> Result<brolga::DerivedRule, Error> {
         if self.program.has_writable_data() {
             return derive(self.program, &self.call.request(), self.options);
         }
-        Ok(self.kept.clone())
+        Ok(self.shared_rule.clone())
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn violations(
     if !calls(program) {
         return Vec::new();
     }
-    let small = |callee, once, growth| Inline::Small { callee, once, growth };
+    let small = |callee, single_call, growth| Inline::Small { callee, single_call, growth };
     let inline = [Inline::Auto, Inline::SMALL, small(1000, 0, 10_000), small(12, 100, 40)][(choice >> 3 & 3) as usize];
     let memory = [MemoryMode::Leave, MemoryMode::Restore];
     let memory = if choice >> 5 & 1 == 0 { memory } else { [memory[1], memory[0]] };

@@ -53,9 +53,9 @@ impl<'a> Subject<'a> {
 
     pub(super) fn run(&self, found: &mut Vec<String>, tol: f64) -> Result<Outcome, Error> {
         let first = self.one_run(found)?;
-        let again = run_anywhere(&self.rule()?, self.call)?;
+        let second = run_anywhere(&self.rule()?, self.call)?;
         // Unless there are data objects, both runs are of the same compiled code.
-        if !again.same_gradient(&first) || !again.same_value(&first) {
+        if !second.same_gradient(&first) || !second.same_value(&first) {
             found.push("a second run gives other bits".to_owned());
         }
         self.threads(&first, found);

@@ -202,9 +202,9 @@ fn trap(c: &mut Cursor<'_>, line: u32) -> Parsed<TrapLine> {
 fn error(c: &mut Cursor<'_>, line: u32) -> Parsed<ErrorLine> {
     let func = call::name(c)?;
     let call = if c.peek() == Some('(') {
-        let mut again = Cursor::new(c.text());
-        let call = call::call(&mut again)?;
-        *c = again;
+        let mut lookahead = Cursor::new(c.text());
+        let call = call::call(&mut lookahead)?;
+        *c = lookahead;
         Some(call)
     } else {
         None

@@ -54,21 +54,21 @@ impl LowerCx<'_> {
         field: i32,
     ) -> (ir::Value, i32) {
         let (s, d) = self.shadow_of(b, place);
-        let behind = i64::from(place.off) * i64::from(self.env.width);
-        let (s, behind) = match i32::try_from(behind + LAST_PART) {
-            Ok(_) if behind >= i32::MIN.into() => (s, behind),
-            _ => (b.ins().iadd_imm_s(s, behind), 0),
+        let wide_off = i64::from(place.off) * i64::from(self.env.width);
+        let (s, wide_off) = match i32::try_from(wide_off + LAST_PART) {
+            Ok(_) if wide_off >= i32::MIN.into() => (s, wide_off),
+            _ => (b.ins().iadd_imm_s(s, wide_off), 0),
         };
-        let off = behind as i32 + place.part as i32;
+        let off = wide_off as i32 + place.part as i32;
         if place.sure {
             return (s, off);
         }
         let field = if field == segment::SINK { segment::WIDE_SINK } else { segment::WIDE_ZEROS };
-        let key = (Repeated::ShadowOr(field, behind), s, Some(d));
+        let key = (Repeated::ShadowOr(field, wide_off), s, Some(d));
         if let Some(&at) = self.known.get(&key) {
             return (at, off);
         }
-        let f = b.ins().iconst(types::I64, i64::from(field) - behind);
+        let f = b.ins().iconst(types::I64, i64::from(field) - wide_off);
         let instead = b.ins().iadd(self.seg(), f);
         let at = b.ins().select(d, s, instead);
         self.known.insert(key, at);

@@ -91,7 +91,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Whether a block runs once at most, and before another one does.
-    pub fn runs_once_before(&self, block: usize, other: usize) -> bool {
+    pub fn precedes_acyclic(&self, block: usize, other: usize) -> bool {
         !self.cyclic[block] && self.tree.meet(block, other) == block
     }
 }
@@ -354,7 +354,7 @@ pub(in crate::lower) mod tests {
             let told = || format!("{edges:?}, {asks:?}, {births:?}");
             // A variable, and beside it one of its own for one of those that share it, which is
             // zero from the entry on.
-            for (x, own) in births.iter().map(|birth| (birth.variable, birth.value)) {
+            for (x, watched) in births.iter().map(|birth| (birth.variable, birth.value)) {
                 let mut seen: Vec<Vec<(Has, bool)>> = vec![vec![]; n];
                 let mut work = vec![(0, (None, false))];
                 while let Some((b, state)) = work.pop() {
@@ -364,7 +364,7 @@ pub(in crate::lower) mod tests {
                     seen[b].push(state);
                     let (mut has, mut other): (Has, bool) = state;
                     for birth in births.iter().filter(|birth| birth.block == Some(b) && birth.variable == x) {
-                        assert!(birth.value != own || !other, "block {b} of {}", told());
+                        assert!(birth.value != watched || !other, "block {b} of {}", told());
                         has = Some((birth.value, false));
                     }
                     for ask in asks.iter().filter(|a| a.block as usize == b && variable(a.value) == x) {
@@ -372,7 +372,7 @@ pub(in crate::lower) mod tests {
                         let found = has.or(zero.then_some((ask.value, false)));
                         let (whose, something) = found.unwrap_or_else(|| panic!("block {b} of {}", told()));
                         assert!(zero || whose == ask.value, "block {b} of {}", told());
-                        if ask.value == own {
+                        if ask.value == watched {
                             assert!(zero || something == other, "block {b} of {}", told());
                             other = ask.what == Asked::Add || other && !zero;
                         }

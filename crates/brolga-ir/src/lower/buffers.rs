@@ -26,13 +26,13 @@ const MOST: usize = 1 << 14;
 pub(super) struct Buffers(Box<(ir::Function, FunctionBuilderContext)>);
 
 thread_local! {
-    static KEPT: Cell<Option<Buffers>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<Buffers>> = const { Cell::new(None) };
 }
 
 impl Buffers {
     /// Those of this thread, or new ones.
     pub(super) fn take() -> Self {
-        KEPT.take().unwrap_or_else(|| Self(Box::new((ir::Function::new(), FunctionBuilderContext::new()))))
+        SPARE.take().unwrap_or_else(|| Self(Box::new((ir::Function::new(), FunctionBuilderContext::new()))))
     }
 
     /// An empty function, and a context to build it with.
@@ -47,7 +47,7 @@ impl Buffers {
         }
         let made = self.0.0.clone();
         self.0.0.clear();
-        KEPT.set(Some(self));
+        SPARE.set(Some(self));
         made
     }
 }

@@ -248,7 +248,7 @@ impl LowerCx<'_> {
     }
 
     /// A scalar constant, in the entry block.
-    pub(super) fn constant_once(
+    pub(super) fn entry_constant(
         &mut self,
         b: &mut FunctionBuilder<'_>,
         data: InstructionData,

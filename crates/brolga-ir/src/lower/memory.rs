@@ -238,13 +238,13 @@ impl LowerCx<'_> {
     fn data_delta(&mut self, b: &mut FunctionBuilder<'_>, key: DataKey, inst: &AdInst) {
         if let Some(alone) = self.env.standalone {
             let symbol = (alone.data_symbol)(key);
-            let [own, shadow] = [symbol.clone(), shadow_of_data(&symbol, alone.nth)].map(|symbol| {
+            let [primal, shadow] = [symbol.clone(), shadow_of_data(&symbol, alone.nth)].map(|symbol| {
                 let name = ir::ExternalName::testcase(symbol);
                 let data = ir::GlobalValueData::Symbol { name, offset: 0.into(), colocated: false, tls: false };
                 let data = b.create_global_value(data);
                 b.ins().symbol_value(types::I64, data)
             });
-            let r = b.ins().isub(shadow, own);
+            let r = b.ins().isub(shadow, primal);
             return self.name(inst.defs[0].0, r);
         }
         let flags = MemFlagsData::trusted().with_readonly();

@@ -257,8 +257,8 @@ impl LowerCx<'_> {
         }
         self.watch_begins(b, seen);
         let constant = flow.map(|f| seen.constant(&f)).unwrap_or_default();
-        for &(ref kept, ty, _) in &seen.frame_reads {
-            match *kept {
+        for &(ref read, ty, _) in &seen.frame_reads {
+            match *read {
                 FrameRead::Value(slot) if constant.get(slot).is_some() => {
                     self.slots.set(slot, SlotHome::Value(None));
                 }
@@ -304,7 +304,7 @@ impl LowerCx<'_> {
                 self.check_store(b, *i);
                 if let Some(bits) = bits_of(&data).filter(|_| self.env.short) {
                     let (name, ty) = inst.defs[0];
-                    let r = self.constant_once(b, data, ty, bits);
+                    let r = self.entry_constant(b, data, ty, bits);
                     return self.name(name, r);
                 }
                 let mut copier = copy::Copier {

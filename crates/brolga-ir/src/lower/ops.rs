@@ -163,7 +163,7 @@ pub fn arith(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &
                 return b.ins().iconst(ty, x);
             }
             let data = InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: x.into() };
-            cx.constant_once(b, data, ty, x as u64)
+            cx.entry_constant(b, data, ty, x as u64)
         }
         Arith::Fadd => add(b, a[0], a[1]),
         Arith::Fsub => b.ins().fsub(a[0], a[1]),

@@ -41,7 +41,7 @@ pub fn rebase(func: &mut ir::Function, shadows: &[ir::Value]) {
             continue;
         };
         let start = starts.entry((base, delta)).or_insert_with(|| {
-            let at = behind(func, block, base, delta);
+            let at = first_after(func, block, base, delta);
             FuncCursor::new(func).at_inst(at).ins().iadd(base, delta)
         });
         let InstructionData::Binary { args, .. } = &mut func.dfg.insts[inst] else { unreachable!("a sum") };
@@ -81,7 +81,7 @@ fn together(func: &ir::Function, x: ir::Value, y: ir::Value) -> Option<ir::Block
 }
 
 /// The first instruction of a block by which both values are there.
-fn behind(func: &ir::Function, block: ir::Block, x: ir::Value, y: ir::Value) -> ir::Inst {
+fn first_after(func: &ir::Function, block: ir::Block, x: ir::Value, y: ir::Value) -> ir::Inst {
     let last = [x, y]
         .into_iter()
         .filter_map(|v| func.dfg.value_def(v).inst())

@@ -128,9 +128,9 @@ impl Seen {
             by.set(slot, block);
         }
         by_several.into_iter().for_each(|slot| by.remove(slot));
-        for (kept, _, block) in &self.frame_reads {
-            if let FrameRead::Value(slot) = kept
-                && by.get(*slot).is_some_and(|&k| !flow.runs_once_before(k as usize, *block as usize))
+        for (read, _, block) in &self.frame_reads {
+            if let FrameRead::Value(slot) = read
+                && by.get(*slot).is_some_and(|&k| !flow.precedes_acyclic(k as usize, *block as usize))
             {
                 by.remove(*slot);
             }

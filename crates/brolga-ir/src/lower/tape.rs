@@ -534,7 +534,7 @@ fn zero_in_place(b: &mut FunctionBuilder<'_>, at: ir::Value, size: u32) -> Vec<i
         b.ins().iadd(from, by)
     };
     let (from, end) = (offset(b, at, first), offset(b, at, size));
-    let (iteration, behind) = (b.create_block(), b.create_block());
+    let (iteration, exit) = (b.create_block(), b.create_block());
     b.append_block_param(iteration, types::I64);
     b.ins().jump(iteration, &[from.into()]);
     b.switch_to_block(iteration);
@@ -544,9 +544,9 @@ fn zero_in_place(b: &mut FunctionBuilder<'_>, at: ir::Value, size: u32) -> Vec<i
     }
     let next = offset(b, p, ITERATION);
     let more = b.ins().icmp(IntCC::NotEqual, next, end);
-    b.ins().brif(more, iteration, &[next.into()], behind, &[]);
+    b.ins().brif(more, iteration, &[next.into()], exit, &[]);
     b.seal_block(iteration);
-    b.seal_block(behind);
-    b.switch_to_block(behind);
+    b.seal_block(exit);
+    b.switch_to_block(exit);
     stores
 }

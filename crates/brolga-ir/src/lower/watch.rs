@@ -156,8 +156,8 @@ impl LowerCx<'_> {
     /// so.
     pub fn watched(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
         self.join_watched(b);
-        let whole = self.watching.variables.iter().filter(|x| x.0.0 == Sum::OfFunction);
-        let mut sums: Vec<ir::Value> = whole.map(|(_, &var)| b.use_var(var)).collect();
+        let of_function = self.watching.variables.iter().filter(|x| x.0.0 == Sum::OfFunction);
+        let mut sums: Vec<ir::Value> = of_function.map(|(_, &var)| b.use_var(var)).collect();
         for (&ty, &slot) in &self.watching.aside {
             let at = b.ins().stack_addr(types::I64, slot, 0);
             sums.push(b.ins().load(ty, MemFlagsData::trusted(), at, 0));

@@ -29,7 +29,7 @@ enum State {
 }
 
 /// The state behind an instruction; none if it must not be where it is.
-fn behind(state: State, op: &AdOp, kind: GraphKind) -> Option<State> {
+fn state_after(state: State, op: &AdOp, kind: GraphKind) -> Option<State> {
     let combined = kind == GraphKind::Combined;
     let (ok, next) = match op {
         AdOp::EnterFrame => (state == State::Outside && kind != GraphKind::Pullback, State::Recording),
@@ -63,7 +63,7 @@ pub fn check(view: &View<'_>, kind: GraphKind, faults: &mut Faults) {
     while let Some((b, mut state)) = work.pop() {
         let block = view.blocks[b];
         for (&id, inst) in block.insts.iter() {
-            match behind(state, &inst.op, kind) {
+            match state_after(state, &inst.op, kind) {
                 Some(next) => state = next,
                 None => {
                     let op = format!("{:?}", inst.op);

@@ -31,7 +31,7 @@ pub enum Rule {
     /// The reverse half goes back to the predecessor by which the block was entered.
     Predecessors,
     /// What is restored from the frame has been kept there on every path.
-    KeptBeforeRestored,
+    KeepDominatesRestore,
 }
 
 impl Rule {
@@ -47,7 +47,7 @@ impl Rule {
         Rule::OneFrame,
         Rule::PopsMirrorPushes,
         Rule::Predecessors,
-        Rule::KeptBeforeRestored,
+        Rule::KeepDominatesRestore,
     ];
 
     /// The rule as a sentence without a full stop.
@@ -63,7 +63,7 @@ impl Rule {
             Rule::OneFrame => "one frame is opened and closed once on every path",
             Rule::PopsMirrorPushes => "pops mirror pushes on every path",
             Rule::Predecessors => "the reverse goes back to the predecessor by which the block was entered",
-            Rule::KeptBeforeRestored => "what is restored has been kept on every path",
+            Rule::KeepDominatesRestore => "what is restored has been kept on every path",
         }
     }
 }
@@ -117,7 +117,7 @@ impl Faults {
     }
 
     /// Report one that belongs to no block.
-    pub fn add_whole(&mut self, rule: Rule, what: impl Into<String>) {
+    pub fn add_unlocated(&mut self, rule: Rule, what: impl Into<String>) {
         if self.found.len() < MOST {
             let function = self.function.clone();
             self.found.push(Fault { rule, function, block: None, inst: None, what: what.into() });

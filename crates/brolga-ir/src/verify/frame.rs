@@ -21,7 +21,7 @@ use crate::inst::{AdOp, FrameSlot};
 use crate::lower::{FrameHome, FrameLayout};
 use crate::map::{HashMap, IndexMap};
 
-const RULE: Rule = Rule::KeptBeforeRestored;
+const RULE: Rule = Rule::KeepDominatesRestore;
 
 /// That a block keeps something in a place.
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ enum SlotUse {
 #[derive(Default)]
 struct Slot {
     keeps: Vec<Keep>,
-    kept: Option<SlotUse>,
+    stored_use: Option<SlotUse>,
     /// Blocks to which there is a path from the entry that avoids all that keep it, and blocks from
     /// which there is such a path to an exit.
     avoided: Option<(Vec<bool>, Vec<bool>)>,
@@ -54,9 +54,9 @@ struct Slot {
 pub fn check(mirror: &Mirror<'_, '_>, known: Known<'_>, faults: &mut Faults) {
     let mut slots: HashMap<FrameSlot, Slot> = HashMap::default();
     let mut sizes: IndexMap<FrameSlot, u32> = IndexMap::default();
-    kept(mirror, mirror.forward, known, (&mut slots, &mut sizes), faults);
+    collect_keeps(mirror, mirror.forward, known, (&mut slots, &mut sizes), faults);
     if !std::ptr::eq(mirror.forward, mirror.reverse) {
-        kept(mirror, mirror.reverse, known, (&mut slots, &mut sizes), faults);
+        collect_keeps(mirror, mirror.reverse, known, (&mut slots, &mut sizes), faults);
     }
     for (at, block) in mirror.reversed() {
         for (&id, inst) in block.insts.iter() {
@@ -76,7 +76,7 @@ pub fn check(mirror: &Mirror<'_, '_>, known: Known<'_>, faults: &mut Faults) {
 type Places<'s> = (&'s mut HashMap<FrameSlot, Slot>, &'s mut IndexMap<FrameSlot, u32>);
 
 /// Collect what the blocks of a graph keep.
-fn kept(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, places: Places<'_>, faults: &mut Faults) {
+fn collect_keeps(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, places: Places<'_>, faults: &mut Faults) {
     let (slots, sizes) = places;
     for (at, block) in view.reached() {
         let (of, rerun) = match block.role {
@@ -88,7 +88,7 @@ fn kept(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, places: Plac
             continue;
         }
         for (&id, inst) in block.insts.iter() {
-            let (slot, kept, size) = match inst.op {
+            let (slot, stored_use, size) = match inst.op {
                 AdOp::Keep(slot, v) => {
                     let ty = view.type_of(v).unwrap_or(types::I64);
                     (slot, SlotUse::Value(ty), ty.bytes())
@@ -97,7 +97,7 @@ fn kept(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, places: Plac
                 _ => continue,
             };
             let all = slots.entry(slot).or_default();
-            if *all.kept.get_or_insert(kept) != kept {
+            if *all.stored_use.get_or_insert(stored_use) != stored_use {
                 faults.add(RULE, block.id, Some(id), format!("values of two types are kept in {slot}"));
             }
             all.keeps.push(Keep { of, rerun, at });
@@ -122,35 +122,35 @@ fn restored(
     (id, name, wanted): (InstId, FrameSlot, SlotUse),
     faults: &mut Faults,
 ) {
-    if slot.kept.is_some_and(|kept| kept != wanted) {
+    if slot.stored_use.is_some_and(|stored_use| stored_use != wanted) {
         faults.add(RULE, block.id, Some(id), format!("{name} is restored as something else than is kept there"));
     }
     let primal = &mirror.primal;
     let b = stands(block.role);
     let rerun = b.and_then(|b| mirror.rerun[b]);
     let counts = |k: &&Keep| k.rerun.is_none() || k.rerun == rerun;
-    let is_kept = |k: &Keep| {
+    let reaches = |k: &Keep| {
         let same_graph = k.rerun.is_some() || std::ptr::eq(mirror.forward, mirror.reverse);
         let by_primal = match b {
             Some(b) => k.of == b || primal.before.dominates(k.of.index(), b.index()),
             None => false,
         };
-        let behind = b.map_or(primal.succs.len(), |b| b.index());
+        let after = b.map_or(primal.succs.len(), |b| b.index());
         by_primal
             || same_graph && mirror.reverse.dominates(k.at, at)
-            || b.is_some() && primal.after.dominates(k.of.index(), behind)
+            || b.is_some() && primal.after.dominates(k.of.index(), after)
     };
-    if slot.keeps.iter().filter(counts).any(is_kept) {
+    if slot.keeps.iter().filter(counts).any(reaches) {
         return;
     }
     let keepers: Vec<usize> = slot.keeps.iter().filter(counts).map(|k| k.of.index()).collect();
     let (from_entry, to_exit) = slot.avoided.get_or_insert_with(|| {
         let without = |edges: &crate::graph::Edges, from: &[usize]| {
-            let kept = |b: usize| keepers.contains(&b);
+            let keeps = |b: usize| keepers.contains(&b);
             let left: crate::graph::Edges = (0..edges.len())
-                .map(|b| if kept(b) { vec![] } else { edges.of(b).filter(|&s| !kept(s)).collect() })
+                .map(|b| if keeps(b) { vec![] } else { edges.of(b).filter(|&s| !keeps(s)).collect() })
                 .collect();
-            left.reached(from.iter().copied().filter(|&b| !kept(b)))
+            left.reached(from.iter().copied().filter(|&b| !keeps(b)))
         };
         (without(&primal.succs, &[primal.entry]), without(&primal.preds, &primal.exits))
     });
@@ -175,10 +175,11 @@ fn overlaps(frame: &FrameLayout, sizes: &IndexMap<FrameSlot, u32>, faults: &mut 
         if pair[0].0 + pair[0].1 > pair[1].0 {
             let what =
                 format!("two places of the frame overlap: {} bytes at {}, and {}", pair[0].1, pair[0].0, pair[1].0);
-            faults.add_whole(RULE, what);
+            faults.add_unlocated(RULE, what);
         }
     }
     if let Some(&(at, size)) = all.last().filter(|p| p.0 + p.1 > frame.size) {
-        faults.add_whole(RULE, format!("{size} bytes at {at} are not in the frame, which has {} bytes", frame.size));
+        faults
+            .add_unlocated(RULE, format!("{size} bytes at {at} are not in the frame, which has {} bytes", frame.size));
     }
 }

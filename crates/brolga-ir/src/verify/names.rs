@@ -153,8 +153,8 @@ impl Uses<'_, '_> {
             Scope::Forward => (*self.forward.at(name)).is_some_and(|s| comes_before(&s)),
             Scope::Local => (*self.local.at(name)).is_some_and(|s| s.block as usize == b),
             Scope::Loop(_, in_advance) => {
-                let own = self.loops.get(&(scope, name)).is_some_and(|sites| sites.iter().any(comes_before));
-                own || in_advance && (*self.forward.at(name)).is_some_and(|s| comes_before(&s))
+                let in_loop = self.loops.get(&(scope, name)).is_some_and(|sites| sites.iter().any(comes_before));
+                in_loop || in_advance && (*self.forward.at(name)).is_some_and(|s| comes_before(&s))
             }
         }
     }

@@ -104,11 +104,11 @@ fn numbered(mirror: &Mirror<'_, '_>, block: &CfgBlock, s: Option<ir::Block>, fau
 fn leaves(block: &CfgBlock, number: Number, n: u32) -> bool {
     match number {
         Number::Frame(slot) => {
-            let mut kept = block.insts.values().filter_map(|i| match i.op {
+            let mut ids = block.insts.values().filter_map(|i| match i.op {
                 AdOp::KeepBlock(of, id) if of == slot => Some(id),
                 _ => None,
             });
-            kept.next_back() == Some(n)
+            ids.next_back() == Some(n)
         }
         Number::Tape => {
             let touches = block.insts.values().rev().find_map(|i| match &i.op {

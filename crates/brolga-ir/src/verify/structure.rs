@@ -20,7 +20,7 @@ pub fn names(graph: &CfgBlocks, faults: &mut Faults) {
     let mut insts: EntitySet<InstId> = EntitySet::new();
     let mut derived: EntitySet<Dv> = EntitySet::new();
     if graph.blocks.is_empty() {
-        return faults.add_whole(Rule::Successors, "the graph has no block");
+        return faults.add_unlocated(Rule::Successors, "the graph has no block");
     }
     for (&key, block) in graph.blocks.iter() {
         if key != block.id {

@@ -28,8 +28,13 @@ pub fn check(view: &View<'_>, known: Known<'_>, faults: &mut Faults) {
     let mut all = Types { view, known, held: HashMap::default() };
     for (_, block) in view.reached() {
         for (name, ty) in &block.params {
-            if let Some(own) = view.type_of(*name).filter(|own| own != ty) {
-                faults.add(Rule::Types, block.id, None, format!("the parameter {name} is {ty}, and the name is {own}"));
+            if let Some(name_ty) = view.type_of(*name).filter(|name_ty| name_ty != ty) {
+                faults.add(
+                    Rule::Types,
+                    block.id,
+                    None,
+                    format!("the parameter {name} is {ty}, and the name is {name_ty}"),
+                );
             }
         }
         for (&id, inst) in block.insts.iter() {
@@ -43,11 +48,11 @@ pub fn check(view: &View<'_>, known: Known<'_>, faults: &mut Faults) {
 impl Types<'_, '_> {
     fn defs(&self, inst: &AdInst) -> Wrong {
         let mut defs = inst.defs.iter();
-        let (name, ty, own) = defs.find_map(|&(name, ty)| {
-            let own = self.view.type_of(name)?;
-            (own != ty).then_some((name, ty, own))
+        let (name, ty, name_ty) = defs.find_map(|&(name, ty)| {
+            let name_ty = self.view.type_of(name)?;
+            (name_ty != ty).then_some((name, ty, name_ty))
         })?;
-        Some(format!("{name} is defined as {ty}, and the name is {own}"))
+        Some(format!("{name} is defined as {ty}, and the name is {name_ty}"))
     }
 
     fn is(&self, name: Val, wanted: Type) -> Wrong {
@@ -133,8 +138,9 @@ impl Types<'_, '_> {
             AdOp::Pop(names, _) => {
                 // Of a delta, the record may say where it is.
                 let fits = |name: Val, def: Val| name == def || matches!((name, def), (Val::Delta(_), Val::D(_)));
-                let own = names.len() == inst.defs.len() && names.iter().zip(&inst.defs).all(|(&n, d)| fits(n, d.0));
-                (!own).then(|| "it defines other names than it pops".to_owned())
+                let same_names =
+                    names.len() == inst.defs.len() && names.iter().zip(&inst.defs).all(|(&n, d)| fits(n, d.0));
+                (!same_names).then(|| "it defines other names than it pops".to_owned())
             }
             AdOp::EnterFrame
             | AdOp::LeaveFrame
@@ -155,8 +161,8 @@ impl Types<'_, '_> {
     }
 
     fn held(&mut self, name: Val, ty: Type) -> Wrong {
-        let own = *self.held.entry(name).or_insert(ty);
-        (own != ty).then(|| format!("the held {name} is {own} elsewhere, and {ty} here"))
+        let held_ty = *self.held.entry(name).or_insert(ty);
+        (held_ty != ty).then(|| format!("the held {name} is {held_ty} elsewhere, and {ty} here"))
     }
 
     fn cotangent(&self, v: cranelift_codegen::ir::Value) -> Result<Type, String> {
@@ -176,11 +182,11 @@ impl Types<'_, '_> {
     fn moved(&self, i: cranelift_codegen::ir::Inst, args: &[Val], defs: &[Type]) -> Wrong {
         let dfg = &self.known.primal.dfg;
         self.primal(i, defs).or_else(|| {
-            let own = dfg.inst_args(i);
-            if own.len() != args.len() {
-                return Some(format!("{} operands in place of {}", args.len(), own.len()));
+            let operands = dfg.inst_args(i);
+            if operands.len() != args.len() {
+                return Some(format!("{} operands in place of {}", args.len(), operands.len()));
             }
-            args.iter().zip(own).find_map(|(&a, &v)| self.is(a, dfg.value_type(v)))
+            args.iter().zip(operands).find_map(|(&a, &v)| self.is(a, dfg.value_type(v)))
         })
     }
 

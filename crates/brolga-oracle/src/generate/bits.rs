@@ -68,11 +68,11 @@ impl Body<'_> {
             return;
         }
         let mut parts = Vec::new();
-        let at_once = self.source.chance(30);
+        let loads_first = self.source.chance(30);
         for at in places {
             let flags = self.flags();
             let part = self.at_end().ins().load(ty, flags, from.address, from.offset + at);
-            if at_once {
+            if loads_first {
                 parts.push((at, part));
             } else {
                 self.store(part, Location { offset: to.offset + at, ..to });

@@ -57,11 +57,11 @@ impl Body<'_> {
         if self.source.chance(50) {
             self.at_end().ins().trap(TrapCode::unwrap_user(3));
         } else {
-            let again = self.make_block(&[]).0;
-            self.at_end().ins().jump(again, &[]);
-            self.switch_to(again);
+            let endless = self.make_block(&[]).0;
+            self.at_end().ins().jump(endless, &[]);
+            self.switch_to(endless);
             self.some_simple_statement();
-            self.at_end().ins().jump(again, &[]);
+            self.at_end().ins().jump(endless, &[]);
         }
         self.scope.truncate(mark);
         self.switch_to(go_on);
@@ -267,8 +267,8 @@ impl Body<'_> {
         let shared = self.some_kinds(4);
         let mut states = Vec::new();
         for _ in 0..n {
-            let own = if self.source.chance(60) { shared.clone() } else { self.some_kinds(4) };
-            let kinds: Vec<Kind> = [Kind::I32].into_iter().chain(own).collect();
+            let state_kinds = if self.source.chance(60) { shared.clone() } else { self.some_kinds(4) };
+            let kinds: Vec<Kind> = [Kind::I32].into_iter().chain(state_kinds).collect();
             let (block, params) = self.make_block(&kinds);
             states.push((block, kinds, params));
         }

@@ -78,10 +78,10 @@ impl Body<'_> {
     /// A place for `n` elements behind a pointer of this kind.
     pub fn place(&mut self, pointer: Kind, n: i64) -> Location {
         let p = self.pick(pointer);
-        self.place_behind(p, n)
+        self.place_from(p, n)
     }
 
-    fn place_behind(&mut self, p: GenVal, n: i64) -> Location {
+    fn place_from(&mut self, p: GenVal, n: i64) -> Location {
         let size = elem_of(p.kind).bytes();
         if n == 1 && self.source.chance(40) {
             let i = self.index();

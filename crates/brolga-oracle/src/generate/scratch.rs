@@ -162,8 +162,8 @@ impl Body<'_> {
         let x = self.tame(GenVal { value, kind: Kind::F64, bound: TAME * y.bound + TAME, room: 0 });
         let limit = self.at_end().ins().iconst(types::I64, n);
         let more = self.at_end().ins().icmp(IntCC::SignedLessThan, next, limit);
-        let again = [BlockArg::Value(next), BlockArg::Value(array), BlockArg::Value(x.value)];
-        self.at_end().ins().brif(more, head, &again, done, &[]);
+        let back_args = [BlockArg::Value(next), BlockArg::Value(array), BlockArg::Value(x.value)];
+        self.at_end().ins().brif(more, head, &back_args, done, &[]);
         self.switch_to(done);
         let i = self.source.below(n as usize) as i32;
         let value = self.load(Kind::F64, Location { address: array, offset: 8 * i });
@@ -199,8 +199,8 @@ impl Body<'_> {
             }
             3 => {
                 let step = self.at_end().ins().iconst(types::I64, 8 * BUFFER);
-                let behind = self.at_end().ins().iadd(p.value, step);
-                self.at_end().ins().isub(behind, step)
+                let past_end = self.at_end().ins().iadd(p.value, step);
+                self.at_end().ins().isub(past_end, step)
             }
             4 => {
                 // An index that counts down from behind the end.

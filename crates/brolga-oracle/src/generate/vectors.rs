@@ -108,10 +108,10 @@ impl Body<'_> {
                     self.at_end().ins().bitcast(bits, little(), x.value),
                     self.at_end().ins().bitcast(bits, little(), y.value),
                 );
-                let kept = self.at_end().ins().band(x, mask);
+                let masked = self.at_end().ins().band(x, mask);
                 let other = self.at_end().ins().bnot(mask);
                 let rest = self.at_end().ins().band(y, other);
-                let mixed = self.at_end().ins().bor(kept, rest);
+                let mixed = self.at_end().ins().bor(masked, rest);
                 self.at_end().ins().bitcast(kind.ty(), little(), mixed)
             }
         };

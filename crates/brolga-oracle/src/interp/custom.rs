@@ -17,12 +17,12 @@ pub struct Custom {
 /// Implementations of imported functions beyond the C library's.
 #[derive(Clone, Debug, Default)]
 pub struct Externs {
-    pub(super) own: HashMap<String, Custom>,
+    pub(super) by_symbol: HashMap<String, Custom>,
 }
 
 impl Externs {
     /// Implement `symbol`. This takes precedence over the C library.
     pub fn define(&mut self, symbol: &str, f: Custom) {
-        self.own.insert(symbol.to_owned(), f);
+        self.by_symbol.insert(symbol.to_owned(), f);
     }
 }

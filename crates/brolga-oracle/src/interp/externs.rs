@@ -42,7 +42,7 @@ impl<D: Domain> Machine<'_, D> {
         let program = self.program();
         let f = &program.funcs[func];
         let wrong = |m: &Self| m.unsupported(format!("%{} with signature {}", f.symbol, f.signature));
-        if let Some(custom) = self.externs.own.get(&f.symbol).copied() {
+        if let Some(custom) = self.externs.by_symbol.get(&f.symbol).copied() {
             let width = float_signature(&f.signature, custom.arity).ok_or_else(|| wrong(self))?;
             let x: Vec<f64> = args.iter().map(|a| float_of(a.bits, width)).collect();
             let bits = bits_of((custom.value)(&x), width);

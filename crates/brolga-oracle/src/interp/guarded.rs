@@ -142,7 +142,7 @@ fn asks_whether(body: &ir::Function, mask: Value, cond: FloatCC) -> Option<Value
 }
 
 /// What a mask keeps, and the float that it asks about.
-fn kept(body: &ir::Function, inst: &InstructionData) -> Option<(Value, Value)> {
+fn masked(body: &ir::Function, inst: &InstructionData) -> Option<(Value, Value)> {
     match *inst {
         InstructionData::Ternary { opcode: Opcode::Select | Opcode::Bitselect, args: [c, x, y] } => {
             let equal = || Some((y, asks_whether(body, c, FloatCC::Equal).filter(|_| zero(body, x))?));
@@ -202,7 +202,7 @@ impl ProductChain {
             // A choice in one lane of several has no name here.
             _ if v.lane.is_some() => None,
             _ => {
-                if let Some((v, about)) = kept(body, &inst) {
+                if let Some((v, about)) = masked(body, &inst) {
                     self.about.push(ProductFloat::named(body, about, None));
                     return self.follow(body, ProductFloat::named(body, v, None), g, fuel);
                 }
@@ -298,7 +298,7 @@ impl<D: Domain> Machine<'_, D> {
         if !D::TRACKS || !(ty.is_vector() || ty.is_float()) {
             return None;
         }
-        let (v, g) = kept(body, &body.dfg.insts[inst])?;
+        let (v, g) = masked(body, &body.dfg.insts[inst])?;
         // The bits of a vector may be masked as integers.
         let (of, v) = (body.dfg.value_type(g), vector(body, v));
         if body.dfg.value_type(v) != of || of.bits() != ty.bits() || !of.lane_type().is_float() {
@@ -374,8 +374,8 @@ impl<D: Domain> Machine<'_, D> {
     /// Whether a factor has been computed from `g` since that was computed.
     fn is_branch(&self, body: &ir::Function, g: ProductFloat, chain: &ProductChain) -> bool {
         let mut work: Vec<ProductFloat> = chain.factors.iter().map(|f| f.0).collect();
-        let own = work.iter().position(|&v| v == g).expect("it is a factor");
-        work.swap_remove(own);
+        let g_index = work.iter().position(|&v| v == g).expect("it is a factor");
+        work.swap_remove(g_index);
         let mut seen = HashSet::new();
         while let Some(v) = work.pop() {
             if v.meets(g) {

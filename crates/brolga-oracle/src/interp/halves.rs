@@ -30,8 +30,8 @@ fn upper_of(prov: &Prov) -> Option<NodeId> {
         _ => return None,
     };
     let part = |i: usize| Byte::Part { node, index: 4 + i as u8, width: 8 };
-    let whole = |of: &dyn Fn(usize) -> Byte| (0..16).all(|i| bytes[i] == if i < 4 { of(i) } else { Byte::Clean });
-    (whole(&part) || whole(&|i| moved(node, i))).then_some(node)
+    let fills_half = |of: &dyn Fn(usize) -> Byte| (0..16).all(|i| bytes[i] == if i < 4 { of(i) } else { Byte::Clean });
+    (fills_half(&part) || fills_half(&|i| moved(node, i))).then_some(node)
 }
 
 /// The same of 64 bits of which the lower half is zero.
@@ -110,8 +110,8 @@ impl<D: Domain> Machine<'_, D> {
         let Prov::Bytes(bytes) = &half.prov else { return None };
         let Byte::Part { node, index: 0, width: 8 } = bytes[0] else { return None };
         let part = |i: usize| bytes[i] == Byte::Part { node, index: i as u8, width: 8 };
-        let whole = (0..16).all(|i| if i < 4 { part(i) } else { bytes[i] == Byte::Clean });
-        let cut = n == 4 && mask == Mask::And && other.prov.is_clean() && cuts && whole;
+        let fills_half = (0..16).all(|i| if i < 4 { part(i) } else { bytes[i] == Byte::Clean });
+        let cut = n == 4 && mask == Mask::And && other.prov.is_clean() && cuts && fills_half;
         cut.then(|| half.prov.gather(4, |i| (m.to_le_bytes()[i] != 0).then_some(i)))
     }
 

@@ -23,7 +23,7 @@ use super::domain::{Domain, NodeId};
 use super::float::sign;
 use super::int;
 use super::machine::{Machine, Stepped};
-use super::provenance::{Bit, Byte, FloatOrigin, OriginId, Prov, digits, mantissa, whole_float, write_float};
+use super::provenance::{Bit, Byte, FloatOrigin, OriginId, Prov, digits, float_starting_at, mantissa, write_float};
 use super::value::{TrackedVal, collect, float_of, lane, lanes, ones, sext};
 use crate::error::OracleError;
 use crate::real::Real;
@@ -131,7 +131,7 @@ impl<D: Domain> Machine<'_, D> {
         let mut i = 0;
         while i < n {
             let is_clean = |p: &[Byte; 16], w: u8| p[i..i + w as usize].iter().all(|b| *b == Byte::Clean);
-            let field = match (whole_float(&px, i), whole_float(&py, i)) {
+            let field = match (float_starting_at(&px, i), float_starting_at(&py, i)) {
                 (Some((node, w)), _) if is_clean(&py, w) => Some((node, w, x.bits, y.bits)),
                 (_, Some((node, w))) if is_clean(&px, w) => Some((node, w, y.bits, x.bits)),
                 _ => None,

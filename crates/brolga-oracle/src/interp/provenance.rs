@@ -135,7 +135,7 @@ impl Prov {
         if bytes.iter().all(|b| *b == Byte::Clean) {
             return Prov::Clean;
         }
-        if let Some((node, width)) = whole_float(&bytes, 0)
+        if let Some((node, width)) = float_starting_at(&bytes, 0)
             && bytes[width as usize..].iter().all(|b| *b == Byte::Clean)
         {
             return Prov::Float { node, width };
@@ -231,7 +231,7 @@ pub fn write_float(bytes: &mut [Byte], at: usize, node: NodeId, width: u8) {
 }
 
 /// The whole float that starts at byte `at`, with its width, if there is one.
-pub fn whole_float(bytes: &[Byte], at: usize) -> Option<(NodeId, u8)> {
+pub fn float_starting_at(bytes: &[Byte], at: usize) -> Option<(NodeId, u8)> {
     let Byte::Part { node, index: 0, width } = bytes[at] else { return None };
     let field = bytes.get(at..at + width as usize)?;
     (float_at(field, width) == FloatOrigin::Node(node)).then_some((node, width))

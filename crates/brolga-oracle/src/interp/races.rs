@@ -78,17 +78,17 @@ impl Races {
             return;
         }
         let gone = |word: usize| bytes_of(word, at, n);
-        let drop_from = |word: usize, kept: &mut SmallVec<[TaskAccess; 2]>| {
-            kept.iter_mut().for_each(|a| a.bytes &= !gone(word));
-            kept.retain(|a| a.bytes != 0);
-            !kept.is_empty()
+        let drop_from = |word: usize, recorded: &mut SmallVec<[TaskAccess; 2]>| {
+            recorded.iter_mut().for_each(|a| a.bytes &= !gone(word));
+            recorded.retain(|a| a.bytes != 0);
+            !recorded.is_empty()
         };
         if n / 8 > self.words.len() {
-            self.words.retain(|&word, kept| drop_from(word, kept));
+            self.words.retain(|&word, recorded| drop_from(word, recorded));
             return;
         }
         for word in words_of(at, n) {
-            if self.words.get_mut(&word).is_some_and(|kept| !drop_from(word, kept)) {
+            if self.words.get_mut(&word).is_some_and(|recorded| !drop_from(word, recorded)) {
                 self.words.remove(&word);
             }
         }
@@ -100,8 +100,8 @@ impl Races {
         for word in words_of(at, n) {
             let bytes = bytes_of(word, at, n);
             let mut new = bytes;
-            let kept = self.words.entry(word).or_default();
-            kept.retain(|old| {
+            let recorded = self.words.entry(word).or_default();
+            recorded.retain(|old| {
                 let common = old.bytes & bytes;
                 if common == 0 || !(old.kind == kind || old.kind.conflicts(kind)) {
                     return true;
@@ -118,7 +118,7 @@ impl Races {
                 old.bytes != 0
             });
             if new != 0 {
-                kept.push(TaskAccess { bytes: new, kind, task, site });
+                recorded.push(TaskAccess { bytes: new, kind, task, site });
             }
         }
     }

@@ -74,7 +74,7 @@ impl<D: Domain> Machine<'_, D> {
                     .filter(|&c| is_large(c, width)),
                 _ => None,
             };
-            let (of, constant, turned) = match (number(&x), number(&y)) {
+            let (of, constant, is_subtrahend) = match (number(&x), number(&y)) {
                 (_, Some(c)) => (&x, if op == Opcode::Fsub { -c } else { c }, false),
                 (Some(c), _) => (&y, c, op == Opcode::Fsub),
                 _ => continue,
@@ -84,7 +84,7 @@ impl<D: Domain> Machine<'_, D> {
                 _ => None,
             };
             // c - (c - x) takes the constant off, too.
-            if before == Some(if turned { constant } else { -constant }) {
+            if before == Some(if is_subtrahend { constant } else { -constant }) {
                 bytes[at..at + usize::from(width)].fill(Byte::Clean);
             } else if let FloatOrigin::Node(n) = sum.prov.float(at, width) {
                 self.sums.insert(n, constant);

@@ -176,12 +176,12 @@ pub unsafe extern "C" fn brolga_realloc_wide(
         let Some(new) = blocks::allocate(n as usize) else { return Pair::NULL };
         result = with_shadow(seg, new, n as usize, width);
         let Some(new_shadow) = seg.blocks.get(new) else { return result };
-        let kept = old_shadow.size().min(new_shadow.size());
-        // SAFETY: both shadows have at least `kept` bytes, the blocks that many for each
+        let common = old_shadow.size().min(new_shadow.size());
+        // SAFETY: both shadows have at least `common` bytes, the blocks that many for each
         // derivative, and the new ones overlap nothing.
         unsafe {
-            new.copy_from_nonoverlapping(old, kept / width as usize);
-            new_shadow.bytes().copy_from_nonoverlapping(old_shadow.bytes(), kept);
+            new.copy_from_nonoverlapping(old, common / width as usize);
+            new_shadow.bytes().copy_from_nonoverlapping(old_shadow.bytes(), common);
         }
     }
     // SAFETY: `old` was allocated by malloc, is alive (it is registered), and the primal gives it
@@ -241,8 +241,8 @@ pub unsafe extern "C" fn brolga_realloc_rev(old_shadow: *mut u8, new_shadow: *mu
         // SAFETY: our contract; living shadows have as many bytes as they say, and different
         // shadows do not overlap.
         unsafe {
-            let kept = Shadow::at(old).size().min(Shadow::at(new).size());
-            old.copy_from_nonoverlapping(new, kept);
+            let common = Shadow::at(old).size().min(Shadow::at(new).size());
+            old.copy_from_nonoverlapping(new, common);
         }
     }
     // SAFETY: our contract.
@@ -335,14 +335,14 @@ mod tests {
                 bytes(shadow(old), 24).fill(4);
                 let new = brolga_realloc(&mut *seg, primal(old), old.delta, n, 1);
                 assert_ne!(old.pointer, new.pointer);
-                let kept = 24.min(n as usize);
-                assert!(bytes(primal(new), kept).iter().all(|&b| b == 3));
-                assert!(bytes(shadow(new), kept).iter().all(|&b| b == 4));
-                assert!(bytes(shadow(new), n as usize)[kept..].iter().all(|&b| b == 0));
+                let common = 24.min(n as usize);
+                assert!(bytes(primal(new), common).iter().all(|&b| b == 3));
+                assert!(bytes(shadow(new), common).iter().all(|&b| b == 4));
+                assert!(bytes(shadow(new), n as usize)[common..].iter().all(|&b| b == 0));
                 for seed in [7, 8] {
                     bytes(shadow(new), n as usize).fill(seed);
                     brolga_realloc_rev(shadow(old), shadow(new));
-                    assert!(bytes(shadow(old), kept).iter().all(|&b| b == seed));
+                    assert!(bytes(shadow(old), common).iter().all(|&b| b == seed));
                     assert!(bytes(shadow(new), n as usize).iter().all(|&b| b == 0));
                     brolga_malloc_rev(shadow(old));
                     assert!(bytes(shadow(old), 24).iter().all(|&b| b == 0));

@@ -46,17 +46,17 @@ traps::leaf! {
     /// call is guarded.
     pub fn brolga_loop_forward(seg: *mut Segment, run: *mut LoopRun, at: i64; caller) -> u64 {
         // SAFETY: our contract.
-        let (seg, own) = unsafe { (&mut *seg, &mut *run) };
+        let (seg, loop_run) = unsafe { (&mut *seg, &mut *run) };
         let on_tape = seg.limit as usize - seg.top as usize;
-        let next = own.forward(at, (seg.top, on_tape), &mut seg.loops.files, caller);
-        seg.loops.steps_of(run, own.records_steps() && next == Ok(LoopForward::Steps));
+        let next = loop_run.forward(at, (seg.top, on_tape), &mut seg.loops.files, caller);
+        seg.loops.steps_of(run, loop_run.records_steps() && next == Ok(LoopForward::Steps));
         let next = match next {
             Ok(LoopForward::Over) if on_tape < size_of::<u64>() => LoopForward::NoRoom,
             Ok(LoopForward::Over) => {
                 // SAFETY: there is room above the top.
                 unsafe { seg.top.cast::<u64>().write_unaligned(run as u64) };
                 seg.top = seg.top.wrapping_add(size_of::<u64>());
-                seg.loops.note_plan(own.plan());
+                seg.loops.note_plan(loop_run.plan());
                 LoopForward::Over
             }
             Ok(next) => next,

@@ -126,9 +126,9 @@ pub unsafe extern "C" fn brolga_move_rev(
     let in_place = !account || (to as usize).abs_diff(from as usize).is_multiple_of(size);
     // Of a float of which a part is copied the other part is not forgotten.
     // SAFETY: our contract.
-    let whole = in_place && !unsafe { seg.tears(to as usize, to as usize + n, size) };
+    let untorn = in_place && !unsafe { seg.tears(to as usize, to as usize + n, size) };
     // SAFETY: our contract; the two are apart.
-    if nothing_waits && apart && whole && merge(unsafe { std::slice::from_raw_parts_mut(from, n) }, &taken) {
+    if nothing_waits && apart && untorn && merge(unsafe { std::slice::from_raw_parts_mut(from, n) }, &taken) {
         // SAFETY: our contract.
         unsafe { to.write_bytes(0, n) };
         return status::OK;

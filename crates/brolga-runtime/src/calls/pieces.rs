@@ -1,7 +1,7 @@
 //! What generated code calls to move cotangents in pieces: see [`crate::pieces`].
 
 use crate::pieces::across::ANYWHERE;
-use crate::pieces::cut::{tears, whole_floats};
+use crate::pieces::cut::{complete_floats, tears};
 use crate::pieces::demand::{StoredThere, bytes_of};
 use crate::pieces::{ACCOUNT, DEMAND, STRICT};
 use crate::pieces::{Part, WINDOW};
@@ -22,9 +22,9 @@ pub unsafe extern "C" fn brolga_take_bytes(seg: *mut Segment, p: u64, delta: u64
     let seg = unsafe { &mut *seg };
     let (at, n) = (p.wrapping_add(delta) as usize, n as usize);
     // SAFETY: our contract.
-    let whole = if elem == ANYWHERE { unsafe { seg.pieces.take_odd(at, n) } } else { None };
+    let odd_ticket = if elem == ANYWHERE { unsafe { seg.pieces.take_odd(at, n) } } else { None };
     // SAFETY: the same.
-    let ticket = whole.unwrap_or_else(|| unsafe { seg.pieces.take(at, n) });
+    let ticket = odd_ticket.unwrap_or_else(|| unsafe { seg.pieces.take(at, n) });
     seg.note_waiting();
     ticket
 }
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: 
     }
     let (at, n, of) = (p.wrapping_add(delta) as usize, n as usize, (elem % ACCOUNT) as usize);
     let (end, size) = (at + n, if of == 0 { WINDOW } else { of });
-    let (first, last) = whole_floats(at, end, size);
+    let (first, last) = complete_floats(at, end, size);
     if elem & ACCOUNT != 0 {
         let parts = [(at, first), (last, end)].into_iter().filter(|(from, to)| from < to);
         // SAFETY: our contract; the borrow ends here.

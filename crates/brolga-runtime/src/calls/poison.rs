@@ -31,8 +31,8 @@ impl Segment {
 
     /// What the reverse of a task has poisoned is known to its parent from here on, which asks as
     /// well. What is in sums of the task comes out of them, since sums are added up as floats;
-    /// where in the shadow it was goes to `again`.
-    pub(crate) fn join_poison(&mut self, strand: &mut Self, again: &mut Vec<usize>) {
+    /// where in the shadow it was goes to `poisoned_words`.
+    pub(crate) fn join_poison(&mut self, strand: &mut Self, poisoned_words: &mut Vec<usize>) {
         let Poison { any, places, .. } = std::mem::take(&mut strand.poison);
         self.poison.any |= any;
         self.pieces.poisoned |= std::mem::take(&mut strand.pieces.poisoned);
@@ -43,7 +43,7 @@ impl Segment {
                 Some(distance) => {
                     // SAFETY: memory of the task's own, which has come to its end.
                     let left = words(at, n).filter(|&word| unsafe { take_poison(word) });
-                    again.extend(left.map(|word| word.wrapping_sub(distance)));
+                    poisoned_words.extend(left.map(|word| word.wrapping_sub(distance)));
                 }
                 None => self.note_poison(at, n),
             }

@@ -78,9 +78,10 @@ pub unsafe extern "C" fn brolga_tangent_whole(seg: *mut Segment, primal: u64, ta
     // SAFETY: our contract.
     let known = &unsafe { &*seg }.fragments;
     if of == 8 {
-        return known.whole(8, primal, tangent);
+        return known.known_tangent(8, primal, tangent);
     }
-    let half = |shift: u32| known.whole(4, primal >> shift & 0xffff_ffff, tangent >> shift & 0xffff_ffff) << shift;
+    let half =
+        |shift: u32| known.known_tangent(4, primal >> shift & 0xffff_ffff, tangent >> shift & 0xffff_ffff) << shift;
     half(0) | half(32)
 }
 
@@ -92,10 +93,10 @@ pub unsafe extern "C" fn brolga_tangent_whole(seg: *mut Segment, primal: u64, ta
 /// `seg` is a valid segment that no other thread uses.
 pub unsafe extern "C" fn brolga_tangent_digits(seg: *mut Segment, primal: u64, tangent: u64, of: u64) -> u64 {
     // SAFETY: our contract.
-    let whole = unsafe { brolga_tangent_whole(seg, primal, tangent, of) };
+    let full = unsafe { brolga_tangent_whole(seg, primal, tangent, of) };
     match of {
-        8 => left_out(8, tangent, whole),
-        _ => left_out(4, tangent, whole) | left_out(4, tangent >> 32, whole >> 32) << 32,
+        8 => left_out(8, tangent, full),
+        _ => left_out(4, tangent, full) | left_out(4, tangent >> 32, full >> 32) << 32,
     }
 }
 
@@ -111,24 +112,24 @@ pub unsafe extern "C" fn brolga_tangent_digits_at(seg: *mut Segment, p: u64, del
         return left_out(size, 0, 0);
     }
     // SAFETY: our contract.
-    let (tangent, whole) = unsafe { known.settled(float, delta as usize, size) };
-    left_out(size, tangent, whole)
+    let (tangent, full) = unsafe { known.settled(float, delta as usize, size) };
+    left_out(size, tangent, full)
 }
 
 /// What has to be added to a float of `size` bytes to have another that has the same first digits;
 /// all three by their bits.
-fn left_out(size: usize, is: u64, whole: u64) -> u64 {
+fn left_out(size: usize, is: u64, full: u64) -> u64 {
     if size == 8 {
-        let sum = || (f64::from_bits(whole) - f64::from_bits(is)).to_bits();
-        return if is == whole { (-0.0_f64).to_bits() } else { poison_or(whole, POISON.0, sum) };
+        let sum = || (f64::from_bits(full) - f64::from_bits(is)).to_bits();
+        return if is == full { (-0.0_f64).to_bits() } else { poison_or(full, POISON.0, sum) };
     }
-    let (is, whole) = (is as u32, whole as u32);
-    let sum = || (f32::from_bits(whole) - f32::from_bits(is)).to_bits().into();
-    if is == whole { (-0.0_f32).to_bits().into() } else { poison_or(whole.into(), POISON.1.into(), sum) }
+    let (is, full) = (is as u32, full as u32);
+    let sum = || (f32::from_bits(full) - f32::from_bits(is)).to_bits().into();
+    if is == full { (-0.0_f32).to_bits().into() } else { poison_or(full.into(), POISON.1.into(), sum) }
 }
 
-fn poison_or(whole: u64, poison: u64, other: impl Fn() -> u64) -> u64 {
-    if whole == poison { poison } else { other() }
+fn poison_or(full: u64, poison: u64, other: impl Fn() -> u64) -> u64 {
+    if full == poison { poison } else { other() }
 }
 
 /// A fragment, or a number without a tangent, has been stored to `n` bytes at `p`.
@@ -208,7 +209,7 @@ pub unsafe extern "C" fn brolga_tangent_unsettled(seg: *mut Segment, p: u64, del
     let known = &unsafe { &*seg }.fragments;
     let mut floats = known.dirty_floats(p.wrapping_add(delta) as usize, n as usize, of as usize);
     // SAFETY: our contract.
-    u64::from(floats.any(|float| unsafe { !known.is_whole(float, delta as usize, of as usize) }))
+    u64::from(floats.any(|float| unsafe { !known.is_settled(float, delta as usize, of as usize) }))
 }
 
 /// `memmove` of a shadow, with what is dirty in it.
@@ -333,8 +334,8 @@ mod tests {
 
     #[test]
     fn two_halves_are_a_float() {
-        let whole = run(|m, seg, delta| [0, 1].into_iter().for_each(|k| half(m, seg, delta, k)));
-        assert_eq!(whole.to_bits(), 0.7_f64.to_bits());
+        let joined = run(|m, seg, delta| [0, 1].into_iter().for_each(|k| half(m, seg, delta, k)));
+        assert_eq!(joined.to_bits(), 0.7_f64.to_bits());
     }
 
     #[test]

@@ -190,8 +190,8 @@ pub(crate) fn are_apart(touched: &[Exclusive], apart: &mut Vec<bool>) {
     // Where the next one of another task begins.
     let mut next: Option<usize> = None;
     for k in (0..touched.len()).rev() {
-        if let Some(behind) = touched.get(k + 1).filter(|behind| behind.task != touched[k].task) {
-            next = Some(behind.extent.start);
+        if let Some(later) = touched.get(k + 1).filter(|later| later.task != touched[k].task) {
+            next = Some(later.extent.start);
         }
         apart[k] &= next.is_none_or(|next| touched[k].extent.end <= next);
     }

@@ -89,9 +89,9 @@ impl Pieces {
     /// # Safety
     /// The bytes are valid.
     pub(crate) unsafe fn uncover(&mut self, p: usize, n: usize, of: usize) -> bool {
-        let mut whole = true;
+        let mut complete = true;
         if self.covered.is_empty() {
-            return whole;
+            return complete;
         }
         for at in doubles(p, n) {
             let Some(double) = self.covered.remove(&at) else { continue };
@@ -105,10 +105,10 @@ impl Pieces {
                 unsafe { (at as *mut [u8; WINDOW]).write(double.was) };
                 self.put_back(at);
             } else {
-                whole = false;
+                complete = false;
             }
         }
-        whole
+        complete
     }
 
     /// The first double of which a part is missing, and which the caller has put there.

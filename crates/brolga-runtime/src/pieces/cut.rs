@@ -30,7 +30,7 @@ fn digits(float: Mask) -> Mask {
 impl Record {
     /// Whether some bytes are a float, which has these, but for last digits that have been given
     /// up.
-    pub(crate) fn is_whole(&self, have: Mask, float: Mask) -> bool {
+    pub(crate) fn is_complete(&self, have: Mask, float: Mask) -> bool {
         let missing = float & !have;
         missing & !self.cut == 0 && (missing | self.rough & float) & !digits(float) == 0
     }
@@ -165,7 +165,7 @@ impl Pieces {
 }
 
 /// The floats of `size` bytes that lie in some bytes, from the first of them to behind the last.
-pub(crate) fn whole_floats(at: usize, end: usize, size: usize) -> (usize, usize) {
+pub(crate) fn complete_floats(at: usize, end: usize, size: usize) -> (usize, usize) {
     let first = at.next_multiple_of(size).min(end);
     (first, (end - end % size).max(first))
 }
@@ -176,7 +176,7 @@ pub(crate) fn whole_floats(at: usize, end: usize, size: usize) -> (usize, usize)
 /// # Safety
 /// The multiples of eight around them are valid.
 pub(crate) unsafe fn tears(at: usize, end: usize, size: usize, strict: bool) -> bool {
-    let (first, last) = whole_floats(at, end, size);
+    let (first, last) = complete_floats(at, end, size);
     [(at, first), (last, end)].into_iter().filter(|(from, to)| from < to).any(|(from, to)| {
         let float = from - from % size;
         // SAFETY: our contract.

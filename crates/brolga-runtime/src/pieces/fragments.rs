@@ -95,13 +95,13 @@ impl Fragments {
     }
 
     /// The tangent of a float, as far as it is known.
-    pub(crate) fn whole(&self, size: u8, primal: u64, tangent: u64) -> u64 {
+    pub(crate) fn known_tangent(&self, size: u8, primal: u64, tangent: u64) -> u64 {
         // The sign of a zero is no tangent.
         let zero = if size == 8 { tangent << 1 == 0 } else { (tangent as u32) << 1 == 0 };
         if zero || self.noted.iter().any(|n| n.contains(&(size, primal, tangent))) {
             tangent
-        } else if let Some(whole) = self.without_digits((size, primal, tangent)) {
-            whole
+        } else if let Some(full) = self.without_digits((size, primal, tangent)) {
+            full
         } else if size == 8 {
             POISON.0
         } else {
@@ -122,10 +122,10 @@ impl Fragments {
     fn without_digits(&self, noted: Noted) -> Option<u64> {
         let (size, _, tangent) = noted;
         let mut found = self.upper.iter().filter_map(|n| n.get(&upper(noted)).copied());
-        let whole = found.next()??;
-        let gone = u64::BITS - (whole ^ tangent).leading_zeros();
-        let digits = gone <= 4 * u32::from(size) && tangent == whole >> gone << gone;
-        (digits && found.all(|other| other == Some(whole))).then_some(whole)
+        let full = found.next()??;
+        let gone = u64::BITS - (full ^ tangent).leading_zeros();
+        let digits = gone <= 4 * u32::from(size) && tangent == full >> gone << gone;
+        (digits && found.all(|other| other == Some(full))).then_some(full)
     }
 
     /// Shadow addresses of those floats of `size` bytes, in `n` bytes of shadow, that lie in dirty
@@ -154,7 +154,7 @@ impl Fragments {
     ///
     /// # Safety
     /// As for [`Self::settle`].
-    pub(crate) unsafe fn is_whole(&self, float: usize, delta: usize, size: usize) -> bool {
+    pub(crate) unsafe fn is_settled(&self, float: usize, delta: usize, size: usize) -> bool {
         // SAFETY: our contract.
         let (is, known) = unsafe { self.settled(float, delta, size) };
         is == known
@@ -170,7 +170,7 @@ impl Fragments {
             if size == WINDOW { word(at) } else { u64::from((at as *const u32).read_unaligned()) }
         };
         let (primal, tangent) = (bits(float.wrapping_sub(delta)), bits(float));
-        (tangent, self.whole(size as u8, primal, tangent))
+        (tangent, self.known_tangent(size as u8, primal, tangent))
     }
 }
 

@@ -58,8 +58,8 @@ impl Pieces {
                 }
             }
             let all = within(at, 0, n as isize);
-            let is_whole = self.records[first.record as usize].is_whole(have, all);
-            torn |= at % n as isize != 0 || all.count_ones() as usize != n || !is_whole;
+            let is_complete = self.records[first.record as usize].is_complete(have, all);
+            torn |= at % n as isize != 0 || all.count_ones() as usize != n || !is_complete;
             self.lost |= torn || self.any(first.record, have & !all);
             let mut number = [0; WINDOW];
             for i in (0..WINDOW).filter(|i| all & 1 << i != 0) {

@@ -70,8 +70,9 @@ impl Pieces {
     pub(crate) unsafe fn add_odd(&mut self, p: usize, n: usize, ticket: u64) -> bool {
         let parts = self.tickets.get((ticket as usize).wrapping_sub(1)).and_then(Option::as_deref);
         let [part] = parts.unwrap_or_default() else { return false };
-        let whole = part.at == 0 && part.bytes == 0xff && matches!(self.records[part.record as usize].of, 0 | WINDOW);
-        if n != WINDOW || p.is_multiple_of(HALF) || !whole {
+        let is_double =
+            part.at == 0 && part.bytes == 0xff && matches!(self.records[part.record as usize].of, 0 | WINDOW);
+        if n != WINDOW || p.is_multiple_of(HALF) || !is_double {
             return false;
         }
         let part = *part;

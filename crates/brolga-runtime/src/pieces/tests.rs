@@ -114,7 +114,7 @@ proptest! {
         let moves: Vec<Move> = copies.concat();
         let from = origins(&moves);
         let mut wanted = [0.0; WINDOWS];
-        let mut whole = true;
+        let mut complete = true;
         for (w, ct) in cts.iter().enumerate() {
             // Of a double across windows a lower half of zeros may come from elsewhere: those are
             // digits that were cut off.
@@ -123,16 +123,16 @@ proptest! {
             if begins.is_multiple_of(8) && (cut..8).all(|i| from[8 * w + i] == begins + i) {
                 wanted[begins / 8] += ct;
             } else {
-                whole &= *ct == 0.0;
+                complete &= *ct == 0.0;
             }
         }
         let asked = cts;
         let known = reverse_at(place, &moves, &mut cts, if hint && !place.1 { 8 } else { 0 }, 8);
         // What is not whole may have moved nothing but zeros.
-        prop_assert!(!whole || known, "{asked:?} by {moves:?}");
+        prop_assert!(!complete || known, "{asked:?} by {moves:?}");
         if known {
             let near = cts.iter().zip(&wanted).all(|(x, y)| (x - y).abs() < 1e-12);
-            prop_assert!(whole && near, "{cts:?}, not {wanted:?}");
+            prop_assert!(complete && near, "{cts:?}, not {wanted:?}");
         }
     }
 
@@ -229,7 +229,7 @@ fn digits_that_are_given_up_are_not_missed() {
     // SAFETY: the segment lives.
     unsafe {
         let ends = |known: There| (*seg).end_pullback(&|_| known, &|_| true).is_ok();
-        for (x, numbers, rough, is_whole) in [
+        for (x, numbers, rough, is_complete) in [
             (0.1, 0xf_u64, 0_u64, true),
             (0.1, 0x7, 0x8, true),
             (0.1, 0, 0x1, true),
@@ -240,8 +240,8 @@ fn digits_that_are_given_up_are_not_missed() {
         ] {
             let ticket = brolga_bytes_of_double(seg, x);
             let ticket = brolga_drop_digits(seg, ticket, numbers, rough);
-            assert!(brolga_double_of_bytes(seg, ticket) == x || !is_whole);
-            assert_eq!(ends(There::Unknown), is_whole, "{x} {numbers:x} {rough:x}");
+            assert!(brolga_double_of_bytes(seg, ticket) == x || !is_complete);
+            assert_eq!(ends(There::Unknown), is_complete, "{x} {numbers:x} {rough:x}");
         }
         // The upper half of a single, and two singles of which one is a number.
         let ticket = brolga_bytes_of_single(seg, 0.3);

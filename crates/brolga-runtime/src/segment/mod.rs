@@ -217,7 +217,7 @@ impl Segment {
         self.loops.clear();
         self.inverses.clear();
         self.forks.clear();
-        self.count_again();
+        self.reset_counts();
         let unused = self.top == base && self.cursor == base && self.peak == base && self.touched == 0;
         // What records nothing may be shorter than what follows here.
         if !(unused && self.blocks.is_empty() && self.declared.is_empty() && self.global_shadows.is_empty()) {
@@ -231,35 +231,35 @@ impl Segment {
     }
 
     fn empty(&mut self) {
-        let used = self.own_bytes();
+        let used = self.used_on_tape();
         let base = self.base();
         (self.top, self.cursor, self.peak) = (base, base, base);
         self.blocks.release();
         self.declared.clear();
         self.global_shadows.zero();
-        let kept = used.max(RETAINED);
-        if self.touched > kept {
-            give_pages_back(&self.mapping, self.place.start + kept, self.place.start + self.touched);
+        let retained = used.max(RETAINED);
+        if self.touched > retained {
+            give_pages_back(&self.mapping, self.place.start + retained, self.place.start + self.touched);
         }
-        self.touched = used.max(self.touched.min(kept));
+        self.touched = used.max(self.touched.min(retained));
     }
 
     /// Bytes that the run has recorded, at most at a time: in all of its tasks.
     pub fn bytes_used(&self) -> usize {
-        self.own_bytes() + self.forks.bytes_used()
+        self.used_on_tape() + self.forks.bytes_used()
     }
 
     /// The same, on this tape.
-    fn own_bytes(&self) -> usize {
+    fn used_on_tape(&self) -> usize {
         self.top.max(self.peak) as usize - self.base() as usize
     }
 
     /// Where the tape is, all of it, and as far as it is used.
-    pub(crate) fn whole_tape(&self) -> std::ops::Range<usize> {
+    pub(crate) fn tape_range(&self) -> std::ops::Range<usize> {
         self.base() as usize..self.limit as usize
     }
 
-    /// See [`whole_tape`](Self::whole_tape).
+    /// See [`tape_range`](Self::tape_range).
     pub(crate) fn used_tape(&self) -> std::ops::Range<usize> {
         self.base() as usize..self.top.max(self.peak) as usize
     }
@@ -369,13 +369,13 @@ impl Segment {
     pub fn tape(&self) -> &[u8] {
         // SAFETY: all below `limit` can be read and written, and `bytes_used` ends there at most;
         // nothing writes meanwhile, since we are borrowed.
-        unsafe { std::slice::from_raw_parts(self.base(), self.own_bytes()) }
+        unsafe { std::slice::from_raw_parts(self.base(), self.used_on_tape()) }
     }
 
     /// The recorded bytes, to be changed: tests of the checks of a debug run do.
     pub fn tape_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `tape`.
-        unsafe { std::slice::from_raw_parts_mut(self.base(), self.own_bytes()) }
+        unsafe { std::slice::from_raw_parts_mut(self.base(), self.used_on_tape()) }
     }
 
     /// Tell the checks of a debug run of a pointer argument.
@@ -537,14 +537,14 @@ impl Segment {
     /// # Safety
     /// The multiples of eight around the bytes are valid.
     pub(crate) unsafe fn tears(&self, from: usize, end: usize, size: usize) -> bool {
-        let across = |&(whole, half): &(bool, usize)| {
+        let across = |&(in_window, half): &(bool, usize)| {
             // SAFETY: our contract.
-            whole && self.pieces.across && unsafe { (half as *const [u8; HALF]).read() } != [0; HALF]
+            in_window && self.pieces.across && unsafe { (half as *const [u8; HALF]).read() } != [0; HALF]
         };
         // SAFETY: our contract.
         let torn = unsafe { tears(from, end, size, true) };
-        let whole = |at: usize| at.is_multiple_of(WINDOW) && end - from >= HALF;
-        torn || [(whole(from), from), (whole(end), end.wrapping_sub(HALF))].iter().any(across)
+        let splits_window = |at: usize| at.is_multiple_of(WINDOW) && end - from >= HALF;
+        torn || [(splits_window(from), from), (splits_window(end), end.wrapping_sub(HALF))].iter().any(across)
     }
 }
 

@@ -283,13 +283,13 @@ impl Segment {
         ForkEnd::Trapped
     }
 
-    /// What has been executed since [`Self::count_again`]. Only code of a debug run counts.
+    /// What has been executed since [`Self::reset_counts`]. Only code of a debug run counts.
     pub fn executed(&self) -> WorkAndSpan {
         WorkAndSpan { work: self.executed, span: self.executed - self.forks.beside }
     }
 
     /// Count from zero on.
-    pub fn count_again(&mut self) {
+    pub fn reset_counts(&mut self) {
         (self.executed, self.forks.beside) = (0, 0);
     }
 
@@ -328,7 +328,7 @@ impl Segment {
         let done = unsafe { traps::call_guarded(entry, given.cast(), code) };
         self.forks.args.truncate(from);
         // A fork within has noted what has stopped its task.
-        self.forks.failed = done.err().map(|own| self.forks.trap.take().unwrap_or(own));
+        self.forks.failed = done.err().map(|trap| self.forks.trap.take().unwrap_or(trap));
     }
 }
 
@@ -387,16 +387,16 @@ fn add_exclusive(strands: &[Box<Segment>], found: &mut Vec<Exclusive>, compared:
     found[first..].sort_unstable_by_key(|t| (t.extent.start, t.task));
     are_apart(&found[first..], apart);
     shared.clear();
-    let mut kept = first;
+    let mut apart_end = first;
     for (k, &apart) in (first..).zip(&*apart) {
         if apart {
-            found.swap(kept, k);
-            kept += 1;
+            found.swap(apart_end, k);
+            apart_end += 1;
         } else {
             shared.insert((found[k].task, found[k].object));
         }
     }
-    found.truncate(kept);
+    found.truncate(apart_end);
     for t in &mut found[first..] {
         t.all &= !shared.contains(&(t.task, t.object));
     }
@@ -438,7 +438,7 @@ impl Segment {
 
     /// Whether nothing but this strand adds to a shadow.
     pub(crate) fn owns(&self, shadow: usize) -> bool {
-        self.whole_tape().contains(&shadow) || self.blocks.around(shadow).is_some()
+        self.tape_range().contains(&shadow) || self.blocks.around(shadow).is_some()
     }
 
     /// The delta of pending sums for the shadow of what lies at `p`; none if there is no memory for

@@ -109,10 +109,10 @@ impl LoopFiles {
 pub(crate) fn select(size: LoopSize, budget: u64, files: Option<FileBudget>) -> Selection {
     let in_memory = Budget { memory: budget - size.state, files: None };
     let found = choose(size, in_memory, Reversal::Joint);
-    let runs_once_more = |s: &Selection| matches!(s.method, Method::StoreAll | Method::Blocked { .. });
+    let single_rerun = |s: &Selection| matches!(s.method, Method::StoreAll | Method::Blocked { .. });
     match (found, files) {
         (Ok(found), None) => found,
-        (Ok(found), Some(_)) if runs_once_more(&found) => found,
+        (Ok(found), Some(_)) if single_rerun(&found) => found,
         (Err(_), None) => least(size, in_memory),
         (found, files) => {
             let on_disk = Budget { memory: in_memory.memory - size.state, files };

@@ -54,7 +54,7 @@ pub(crate) struct LoopState {
     memory: Vec<PagedMemory>,
     /// What the next step is given, and what there is behind the loop; the first ones are kept.
     pub(crate) values: Box<[u128]>,
-    kept: usize,
+    stored_values: usize,
     /// Most pages that a state has had.
     pages: usize,
     /// Pages that differ now: part and number.
@@ -135,7 +135,7 @@ impl LoopState {
     /// kept. `objects` are those that are known: address and length.
     pub(crate) fn new(
         cells: &[u64],
-        (kept, values): (usize, usize),
+        (stored_values, values): (usize, usize),
         objects: impl Iterator<Item = (u64, u64)> + Clone,
     ) -> Result<Self, StateFault> {
         let (mut bytes, mut memory, mut found) = (Vec::new(), Vec::new(), Vec::new());
@@ -167,7 +167,15 @@ impl LoopState {
         }
         let values = vec![0; values].into_boxed_slice();
         let pages = if memory.is_empty() { 0 } else { GUESS };
-        Ok(Self { is_known, bytes: ProgramState::new(&bytes)?, memory, values, kept, pages, changed: Vec::new() })
+        Ok(Self {
+            is_known,
+            bytes: ProgramState::new(&bytes)?,
+            memory,
+            values,
+            stored_values,
+            pages,
+            changed: Vec::new(),
+        })
     }
 
     /// Whether it is known how far it reaches; if not, no state can be kept.
@@ -202,7 +210,7 @@ impl LoopState {
 
     /// Bytes of a copy without pages.
     fn flat(&self) -> usize {
-        self.bytes.bytes() + self.kept * VALUE
+        self.bytes.bytes() + self.stored_values * VALUE
     }
 
     /// Bytes of the image.
@@ -226,16 +234,16 @@ impl LoopState {
 
     fn values_as_bytes(&mut self) -> &mut [u8] {
         // SAFETY: numbers of 16 bytes are as many bytes.
-        unsafe { std::slice::from_raw_parts_mut(self.values.as_mut_ptr().cast::<u8>(), self.kept * VALUE) }
+        unsafe { std::slice::from_raw_parts_mut(self.values.as_mut_ptr().cast::<u8>(), self.stored_values * VALUE) }
     }
 
     /// Copy it; a copy that is not needed any more may lend its memory. A fault leaves this
     /// function at once, so that nothing is held here.
     pub(crate) fn copied(&mut self, spare: &mut Vec<Box<[u8]>>, caller: usize) -> Result<Box<[u8]>, StateFault> {
         self.changed.clear();
-        for (m, own) in self.memory.iter_mut().enumerate() {
-            own.measure();
-            self.changed.extend(own.changed().map(|i| (m as u32, i as u32)));
+        for (m, paged) in self.memory.iter_mut().enumerate() {
+            paged.measure();
+            self.changed.extend(paged.changed().map(|i| (m as u32, i as u32)));
         }
         self.pages = self.pages.max(self.changed.len());
         let (named, flat) = (self.bytes.bytes(), self.flat());
@@ -260,12 +268,12 @@ impl LoopState {
         self.values_as_bytes().copy_from_slice(&copy[named..flat]);
         let mut pages = copy[flat..].chunks(PAGE_HEAD + PAGE).peekable();
         self.memory.iter_mut().for_each(PagedMemory::measure);
-        for (m, own) in self.memory.iter().enumerate() {
-            for i in 0..own.most.div_ceil(PAGE) {
+        for (m, paged) in self.memory.iter().enumerate() {
+            for i in 0..paged.most.div_ceil(PAGE) {
                 let is_it = |at: &&[u8]| at[..4] == (m as u32).to_le_bytes() && at[4..8] == (i as u32).to_le_bytes();
                 match pages.next_if(is_it) {
-                    Some(at) => own.put_back(i, &at[PAGE_HEAD..]),
-                    None => own.put_back(i, own.of_image(i)),
+                    Some(at) => paged.put_back(i, &at[PAGE_HEAD..]),
+                    None => paged.put_back(i, paged.of_image(i)),
                 }
             }
         }
@@ -276,11 +284,11 @@ impl LoopState {
         self.memory.iter_mut().for_each(PagedMemory::measure);
         let mut hasher = WordHasher::default();
         hasher.write_u64(self.bytes.checksum(caller));
-        for (m, own) in self.memory.iter().enumerate() {
-            for i in own.changed() {
+        for (m, paged) in self.memory.iter().enumerate() {
+            for i in paged.changed() {
                 hasher.write_usize(m);
                 hasher.write_usize(i);
-                let page = own.page(i);
+                let page = paged.page(i);
                 // SAFETY: it is a slice.
                 unsafe { hash(&mut hasher, page.as_ptr(), page.len()) };
             }

@@ -29,15 +29,15 @@ pub struct LoopStats {
 
 impl LoopStats {
     /// Add those of one loop, which took so many bytes.
-    pub(crate) fn add(&mut self, own: &Stats, bytes: u64) {
-        self.forward += own.forward;
-        self.taped += own.taped;
-        self.reversed += own.reversed;
-        self.stores += own.stores;
-        self.restores += own.restores;
-        self.disk_writes += own.disk_writes;
-        self.disk_reads += own.disk_reads;
-        self.max_slots = self.max_slots.max(own.max_slots);
+    pub(crate) fn add(&mut self, stats: &Stats, bytes: u64) {
+        self.forward += stats.forward;
+        self.taped += stats.taped;
+        self.reversed += stats.reversed;
+        self.stores += stats.stores;
+        self.restores += stats.restores;
+        self.disk_writes += stats.disk_writes;
+        self.disk_reads += stats.disk_reads;
+        self.max_slots = self.max_slots.max(stats.max_slots);
         self.max_bytes = self.max_bytes.max(bytes);
     }
 }

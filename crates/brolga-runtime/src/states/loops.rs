@@ -249,7 +249,7 @@ pub struct LoopRun {
     pub(crate) cursor: *mut u8,
     /// How many loops there were when the pullback began.
     pub(crate) mark: Option<usize>,
-    reversed_once: bool,
+    was_reversed: bool,
     stats: Stats,
     most: u64,
 }
@@ -320,9 +320,10 @@ impl LoopRun {
         (site, a_step): (usize, Option<usize>),
         objects: impl Iterator<Item = (u64, u64)> + Clone,
     ) -> Result<Box<Self>, LoopFault> {
-        let [from, to, budget, kept, values] = [0, 1, 2, 3, 4].map(|i| given[i] as i64);
+        let [from, to, budget, stored_values, values] = [0, 1, 2, 3, 4].map(|i| given[i] as i64);
         to.checked_sub(from).filter(|&n| n >= 0).ok_or(LoopFault::Count(to.wrapping_sub(from)))?;
-        let mut state = LoopState::new(&given[HEAD..HEAD + PART * n_parts], (kept as usize, values as usize), objects)?;
+        let mut state =
+            LoopState::new(&given[HEAD..HEAD + PART * n_parts], (stored_values as usize, values as usize), objects)?;
         let mut cotangent_cells = vec![0; values as usize].into_boxed_slice();
         let (budget, bytes) = (budget as usize, state.bytes());
         if state.is_known() && !state.is_paged() && budget / 2 < bytes {
@@ -361,7 +362,7 @@ impl LoopRun {
             start: std::ptr::null_mut(),
             cursor: std::ptr::null_mut(),
             mark: None,
-            reversed_once: false,
+            was_reversed: false,
             stats: Stats::default(),
             most: 0,
         }))
@@ -428,8 +429,8 @@ impl LoopRun {
                 read?;
             }
             Action::Restore { slot, .. } => {
-                let kept = self.slots[number(slot)].as_ref().expect("it holds a state");
-                self.state.put_back(kept, caller);
+                let state = self.slots[number(slot)].as_ref().expect("it holds a state");
+                self.state.put_back(state, caller);
             }
             Action::Drop { slot: slot @ SlotId::Disk(_) } => self.drop_file(number(slot), files),
             Action::Drop { slot } => self.drop_slot(number(slot)),
@@ -528,12 +529,12 @@ impl LoopRun {
                     self.stats.count(Action::Advance { from, to }, None);
                     return Ok(LoopForward::Steps);
                 }
-                Action::Turn if self.has_grown() => self.start_forward_again(files, caller)?,
+                Action::Turn if self.has_grown() => self.restart_forward(files, caller)?,
                 Action::Turn => break,
                 action => {
                     self.act(base, first, action, files, caller)?;
                     if matches!(action, Action::Store { .. }) && self.exceeds() {
-                        self.start_forward_again(files, caller)?;
+                        self.restart_forward(files, caller)?;
                     }
                 }
             }
@@ -565,7 +566,7 @@ impl LoopRun {
     }
 
     /// Go back to the first state that was kept, with a schedule for states as long as they are.
-    fn start_forward_again(&mut self, files: &LoopFiles, caller: usize) -> Result<(), LoopFault> {
+    fn restart_forward(&mut self, files: &LoopFiles, caller: usize) -> Result<(), LoopFault> {
         let first = self.slots[0].take().expect("it is kept from the beginning");
         self.state.put_back(&first, caller);
         self.ended = 0;
@@ -623,15 +624,15 @@ impl LoopRun {
         }
         self.found = Some(self.state.copied(&mut self.spare, caller)?);
         self.expected = self.last;
-        if self.reversed_once {
+        if self.was_reversed {
             // Nothing but the initial state is there.
             let n = self.schedules[0].schedule.steps();
-            let again = self.schedules[0].schedule.restart();
-            if again.is_err() {
+            let restarted = self.schedules[0].schedule.restart();
+            if restarted.is_err() {
                 self.start_over(n, files);
             }
         }
-        self.reversed_once = true;
+        self.was_reversed = true;
         Ok(())
     }
 
@@ -648,8 +649,8 @@ impl LoopRun {
         (1..self.on_disk.len()).for_each(|slot| self.drop_file(slot, files));
         // It is told what is there: a run of it that does nothing comes to its end.
         while schedule.next().is_some() {}
-        let again = schedule.restart();
-        debug_assert!(again.is_ok(), "{again:?}");
+        let restarted = schedule.restart();
+        debug_assert!(restarted.is_ok(), "{restarted:?}");
         self.schedules[0].schedule = schedule;
     }
 

@@ -173,10 +173,10 @@ impl ProgramState {
     pub(crate) fn is(&self, copy: &[u8], caller: usize) -> bool {
         let mut at = 0;
         self.parts.iter().all(|&(p, len)| {
-            let kept = &copy[at..at + len];
+            let stored = &copy[at..at + len];
             at += len;
             // SAFETY: the program says that its state is there, and writes nothing meanwhile.
-            attributed(caller, || unsafe { std::slice::from_raw_parts(p, len) == kept })
+            attributed(caller, || unsafe { std::slice::from_raw_parts(p, len) == stored })
         })
     }
 

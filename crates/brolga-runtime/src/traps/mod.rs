@@ -97,7 +97,7 @@ pub(crate) unsafe fn innermost<'c>() -> &'c CodeRanges {
 /// first guarded call installs them as well.) Signals that are not ours go to the handler that was
 /// installed last before this call.
 pub fn install_handlers() {
-    imp::install_again();
+    imp::reinstall();
 }
 
 /// Whether no other handlers for these signals have been installed since ours were.

@@ -27,7 +27,7 @@ pub(super) unsafe fn innermost<'c>() -> Option<&'c CodeRanges> {
 }
 
 /// There are none.
-pub(super) fn install_again() {}
+pub(super) fn reinstall() {}
 
 /// There are none that could be gone.
 pub(super) fn in_place() -> bool {

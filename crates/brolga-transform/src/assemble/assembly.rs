@@ -87,7 +87,7 @@ pub(crate) struct Assembled {
     pub graphs: Graphs,
     pub plan: Plan,
     /// Whether the pullback is there twice ([`crate::guards::versioning`]).
-    pub twice: bool,
+    pub versioned: bool,
 }
 
 /// Plan a variant and assemble its graphs, without what has no use in them. `symbols` are those of
@@ -110,7 +110,7 @@ pub(crate) fn assemble(
     }
     let Tangent { graph, seg, plan } = tangent(facts, &*lift.0, lift.1, statements, symbols[0], ids)?;
     let graphs = Graphs::One(OneGraph { graph, seg, clears: false, reverse_of: Table::default() });
-    Ok(Assembled { graphs, plan, twice: false })
+    Ok(Assembled { graphs, plan, versioned: false })
 }
 
 /// What graphs are assembled from.
@@ -169,7 +169,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
     /// The graphs of the plan, or of one that they ask for.
     fn graphs(mut self) -> Result<Assembled, Diagnostics> {
         let graphs = if self.facts.mode == Mode::Split { self.pair()? } else { Graphs::One(self.joint()?) };
-        Ok(Assembled { graphs, plan: self.plan, twice: self.watch.is_some() })
+        Ok(Assembled { graphs, plan: self.plan, versioned: self.watch.is_some() })
     }
 
     fn pair(&mut self) -> Result<Graphs, Diagnostics> {

@@ -64,12 +64,12 @@ pub fn combine(
             }
         };
     }
-    let Some(turned) = plan.exits.first() else {
+    let Some(exit_block) = plan.exits.first() else {
         // It never returns, so it never turns around.
         return combined;
     };
     let mut rare = free.is_some();
-    let begins = guarded.reverse_of[turned];
+    let begins = guarded.reverse_of[exit_block];
     for PullbackGraph { graph: mut half, .. } in [Some(guarded), free].into_iter().flatten() {
         leave(facts, plan, &mut half, ids);
         if std::mem::take(&mut rare) {
@@ -93,7 +93,7 @@ fn exit(half: &mut CfgBlocks) -> &mut CfgBlock {
 
 /// All blocks of a half but its entry, which finds the frame of a pair.
 fn append(combined: &mut CfgBlocks, half: CfgBlocks) {
-    combined.blocks.append_behind(half.blocks, 1);
+    combined.blocks.append_tail(half.blocks, 1);
 }
 
 /// Let a half return what the first has kept, too.

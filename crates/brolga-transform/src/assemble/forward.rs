@@ -58,7 +58,7 @@ pub fn forward(
     let mut notes = ByName::default();
     for (&b, id) in map.iter() {
         let primal = &mut lifted.blocks[id];
-        let (own, term) = if spent {
+        let (taken_insts, term) = if spent {
             (std::mem::take(&mut primal.insts), std::mem::replace(&mut primal.term, Term::Return(Vec::new())))
         } else {
             (Fragment::default(), primal.term.clone())
@@ -72,8 +72,8 @@ pub fn forward(
             stmt.keep && stmt.before.is_empty() && stmt.after.is_empty()
         };
         // As it is, if nothing comes between.
-        let as_it_is = spent && !is_entry && own.values().all(stays);
-        let room = if as_it_is { 0 } else { own.len() + primal.insts.len() + ENDS };
+        let as_it_is = spent && !is_entry && taken_insts.values().all(stays);
+        let room = if as_it_is { 0 } else { taken_insts.len() + primal.insts.len() + ENDS };
         let mut insts = Fragment::with_capacity(room);
         let mut add = |ids: &mut Ids, defs: Defs, op: AdOp, at: Option<ir::Inst>| {
             insts.insert(ids.inst(), AdInst { defs, op, at });
@@ -98,10 +98,10 @@ pub fn forward(
             params.extend(delta_params(facts, b).into_iter().map(|(_, v)| (Val::Delta(v), types::I64)));
         }
         if as_it_is {
-            insts = own;
+            insts = taken_insts;
         } else {
             let lent = primal.insts.iter().map(|(&i, inst)| (i, inst.clone()));
-            for (i, inst) in own.into_iter().chain(lent) {
+            for (i, inst) in taken_insts.into_iter().chain(lent) {
                 let stmt = stmt(&inst);
                 insts.extend_from(&stmt.before);
                 if stmt.keep {

@@ -86,17 +86,17 @@ type Sequence = Vec<(InstId, AdInst)>;
 /// Put sequences into a block, each behind what it reads: fewer values live across its calls there
 /// than in front of the record.
 fn put_early(block: &mut CfgBlock, sequences: impl Iterator<Item = Sequence>) {
-    let mut behind: HashMap<Val, usize> = HashMap::default();
+    let mut ready_at: HashMap<Val, usize> = HashMap::default();
     let mut first = 0;
     for (at, inst) in block.insts.values().enumerate() {
-        behind.extend(inst.defs.iter().map(|d| (d.0, at + 1)));
+        ready_at.extend(inst.defs.iter().map(|d| (d.0, at + 1)));
         first = if matches!(inst.op, AdOp::EnterFrame) { at + 1 } else { first };
     }
     let mut places: Vec<(usize, Sequence)> = Vec::new();
     for sequence in sequences {
         let mut at = first;
         for (_, inst) in &sequence {
-            inst.each_read(|v| at = at.max(behind.get(&v).copied().unwrap_or(0)));
+            inst.each_read(|v| at = at.max(ready_at.get(&v).copied().unwrap_or(0)));
         }
         places.push((at, sequence));
     }
@@ -200,10 +200,11 @@ impl Asking<'_> {
 /// Forget those that are not recorded after all.
 pub(super) fn forget_unused(graph: &mut CfgBlocks, facts: &Facts<'_>) {
     for block in graph.blocks.values_mut() {
-        let kept: Vec<Val> = block.insts.values().flat_map(|i| recorded(facts, i)).map(|(_, delta)| delta).collect();
+        let recorded_deltas: Vec<Val> =
+            block.insts.values().flat_map(|i| recorded(facts, i)).map(|(_, delta)| delta).collect();
         block.insts.retain(|_, inst| match &inst.op {
             AdOp::Call { callee: Callee::Symbol(s), args, .. } if PENDING.contains(&&**s) || **s == *PENDING_WITHIN => {
-                args[2].is_some_and(|delta| kept.contains(&delta))
+                args[2].is_some_and(|delta| recorded_deltas.contains(&delta))
             }
             _ => true,
         });

@@ -142,7 +142,7 @@ impl BlockEnd<'_, '_, '_> {
         let facts = self.of.facts;
         let ty = facts.func().dfg.value_type(v);
         let (primal, to) = ((Val::Primal(v), ty), (shape, type_of(ty, shape)));
-        let known = facts.activity.ct[v].and_then(|own| fit(self, primal, Val::Tangent(v, 0), own, to));
+        let known = facts.activity.ct[v].and_then(|ct_shape| fit(self, primal, Val::Tangent(v, 0), ct_shape, to));
         let lost = facts.is_active(v) || facts.is_unfollowed(v);
         known.unwrap_or_else(|| unknown(self, lost, to))
     }
@@ -192,24 +192,24 @@ impl Assembler<'_, '_> {
     fn entry(&mut self, b: ir::Block, params: &mut Vec<(Val, Type)>, insts: &mut Fragment) {
         let facts = self.facts;
         let func = facts.func();
-        let own = func.dfg.block_params(b);
+        let formals = func.dfg.block_params(b);
         for (i, mode) in facts.variant.params.iter().enumerate() {
             if matches!(mode, ParamMode::Dup { .. }) {
-                params.push((Val::Delta(own[i]), types::I64));
+                params.push((Val::Delta(formals[i]), types::I64));
             }
         }
         params.push((self.seg, types::I64));
         let mut fits = Vec::new();
         for (i, shape) in facts.variant.param_shapes(&func.signature) {
-            let name = match facts.activity.ct[own[i]] {
-                Some(of) if of == shape => Val::Tangent(own[i], 0),
+            let name = match facts.activity.ct[formals[i]] {
+                Some(of) if of == shape => Val::Tangent(formals[i], 0),
                 other => {
                     let d = Val::D(self.ids.dv());
-                    fits.extend(other.map(|of| (own[i], d, shape, of)));
+                    fits.extend(other.map(|of| (formals[i], d, shape, of)));
                     d
                 }
             };
-            params.push((name, tangent_type(facts, own[i], shape)));
+            params.push((name, tangent_type(facts, formals[i], shape)));
         }
         let mut add = |ids: &mut Ids, defs: Defs, op: AdOp, at: Option<ir::Inst>| {
             insts.insert(ids.inst(), AdInst { defs, op, at });

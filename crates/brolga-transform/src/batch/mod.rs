@@ -241,11 +241,11 @@ impl Widener<'_, '_> {
         results: usize,
         params: &Table<BlockId, Vec<(Val, Type)>>,
     ) -> CfgBlock {
-        let CfgBlock { id, role, params: own, insts, mut term, term_at, cold } = block;
+        let CfgBlock { id, role, params: block_params, insts, mut term, term_at, cold } = block;
         (self.splats, self.lanes) = Default::default();
         self.out = Fragment::with_capacity(insts.len() * 2);
-        let mut widened = Vec::with_capacity(own.len());
-        for (i, &(name, ty)) in own.iter().enumerate() {
+        let mut widened = Vec::with_capacity(block_params.len());
+        for (i, &(name, ty)) in block_params.iter().enumerate() {
             if i >= first && (first > 0 || is_tangent(name)) {
                 let parts = self.named(name, ty);
                 widened.extend(parts.into_iter().zip(chunks(ty, self.width)));

@@ -325,8 +325,8 @@ impl SeriesCx<'_, '_, '_> {
                     (a, rest) => a.or_else(|| rest.map(|r| self.op(Arith::Fneg, &[r]))),
                 }?;
                 let root = self.coefficient(id, 0);
-                let twice = self.op(Arith::Fadd, &[root, root]);
-                Some(self.op(Arith::Fdiv, &[top, twice]))
+                let double_root = self.op(Arith::Fadd, &[root, root]);
+                Some(self.op(Arith::Fdiv, &[top, double_root]))
             }
             SeriesKind::Signed(a, sign) => {
                 let of = self.at(a, j)?;

@@ -95,9 +95,9 @@ impl Widener<'_, '_> {
     pub(super) fn pack(&mut self, lanes: &[Val], ty: Type) -> Vec<Val> {
         let Some((held, n)) = vector(ty) else { return lanes.to_vec() };
         let mut parts = Vec::new();
-        let whole = lanes.chunks_exact(n);
-        let rest = whole.remainder();
-        for lanes in whole {
+        let full_vectors = lanes.chunks_exact(n);
+        let rest = full_vectors.remainder();
+        for lanes in full_vectors {
             let first = self.arith(Arith::ScalarToVector, &[lanes[0]], held);
             let all = lanes.iter().enumerate().skip(1);
             parts.push(all.fold(first, |v, (l, &lane)| self.arith(Arith::Insert(l as u8), &[v, lane], held)));

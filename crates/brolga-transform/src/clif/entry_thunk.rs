@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    fn behind_a_door(text: &str) -> Option<ir::Function> {
+    fn thunk_of(text: &str) -> Option<ir::Function> {
         let func = cranelift_reader::parse_functions(text).unwrap_or_else(|e| panic!("{e}")).remove(0);
         let target =
             cranelift_codegen::isa::lookup_by_name("x86_64").or(cranelift_codegen::isa::lookup_by_name("aarch64"));
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn arguments_are_loaded_and_results_stored() {
-        let found = behind_a_door(
+        let found = thunk_of(
             "function %f(f64, i64) -> f64, i32 fast {
             block0(v0: f64, v1: i64):
                 v2 = iconst.i32 7
@@ -187,7 +187,7 @@ mod tests {
             "function %f(f64) -> f64 {\nblock0(v0: f64):\n    return v0, v0\n}",
         ];
         for text in wrong {
-            assert!(behind_a_door(text).is_none(), "{text}");
+            assert!(thunk_of(text).is_none(), "{text}");
         }
     }
 }

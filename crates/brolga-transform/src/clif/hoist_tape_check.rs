@@ -283,13 +283,13 @@ fn known_trip_count(func: &ir::Function, l: &Loop, count: &Count) -> Option<i64>
         (false, false) => i128::from(k),
         (false, true) => i128::from(k as u64),
     };
-    let ahead = (wide(b) - wide(x)) * i128::from(step.signum());
+    let distance = (wide(b) - wide(x)) * i128::from(step.signum());
     let step = i128::from(step.unsigned_abs());
     let trip_count = match goes_on {
         // Not if it steps over the bound, or gets there by way of the largest number.
-        IntCC::NotEqual => (ahead >= 0 && ahead % step == 0).then_some(ahead / step)?,
-        _ if goes_on.without_equal() == goes_on => (ahead + step - 1).div_euclid(step),
-        _ => ahead.div_euclid(step) + 1,
+        IntCC::NotEqual => (distance >= 0 && distance % step == 0).then_some(distance / step)?,
+        _ if goes_on.without_equal() == goes_on => (distance + step - 1).div_euclid(step),
+        _ => distance.div_euclid(step) + 1,
     };
     // Far from the ends of what numbers there are: nothing steps over them.
     let far = |k: i128| k.abs() < 1 << 30 && !(unsigned && k < step);

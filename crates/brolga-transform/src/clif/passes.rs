@@ -43,7 +43,7 @@ const PASSES: &[ClifPass] = &[
     ClifPass { name: "hoist_tape_check", switches: &[], run: hoist_tape_checks },
     ClifPass { name: "preaccumulate", switches: &[Pass::Preaccumulate], run: multiply_out },
     ClifPass { name: "vectorise", switches: &[Pass::Vectorise, Pass::Promote], run: vectorise_loops },
-    ClifPass { name: "slp_divisions", switches: &[Pass::SlpDivisions], run: divide_at_once },
+    ClifPass { name: "slp_divisions", switches: &[Pass::SlpDivisions], run: pack_divisions },
     ClifPass { name: "loop_layout", switches: &[Pass::LoopRotate, Pass::LicmGvn], run: lay_out_loops },
 ];
 const QUICK: usize = 2;
@@ -53,7 +53,7 @@ pub(crate) fn run(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
     for pass in &PASSES[..if cx.quick { QUICK } else { PASSES.len() }] {
         if pass.switches.is_empty() || pass.switches.iter().any(|&p| cx.runs(p)) {
             (pass.run)(func, cx);
-            if !cx.verified.behind(pass.name, func) {
+            if !cx.verified.check_after(pass.name, func) {
                 return;
             }
         }
@@ -240,7 +240,7 @@ fn vectorise_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
 }
 
 /// Two divisions by one number are one.
-fn divide_at_once(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
+fn pack_divisions(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
     if has_lanes(cx.isa) {
         slp_divisions(func);
     }

@@ -140,14 +140,14 @@ struct Live {
     /// reads it. So far has that come.
     at: ItemId,
     /// What was found to be needed behind that.
-    behind: Vec<ItemId>,
+    worklist: Vec<ItemId>,
 }
 
 impl Live {
     fn compute(known: KnownPrimal<'_>, control: &Control, items: &Items<'_>) -> Self {
         let all = items.block.len();
         let mut live =
-            Live { items: vec![false; all], places: vec![false; control.len()], at: all, behind: Vec::new() };
+            Live { items: vec![false; all], places: vec![false; control.len()], at: all, worklist: Vec::new() };
         let blocks = || items.blocks.iter().enumerate();
         let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| matches!(i.op, AdOp::LeaveFrame)));
         let mut writers = Writers::default();
@@ -212,13 +212,13 @@ impl Live {
 
     fn need(&mut self, item: ItemId) {
         if !std::mem::replace(&mut self.items[item], true) && item >= self.at {
-            self.behind.push(item);
+            self.worklist.push(item);
         }
     }
 
     /// The next item of which it is to be seen what it needs.
     fn next(&mut self) -> Option<ItemId> {
-        self.behind.pop().or_else(|| {
+        self.worklist.pop().or_else(|| {
             self.at = self.items[..self.at].iter().rposition(|&needed| needed)?;
             Some(self.at)
         })

@@ -181,8 +181,8 @@ impl<'a> Facts<'a> {
         };
         let joint = if mode == Mode::Gradient && options.runs(Pass::JointCalls) && options.runs(Pass::Dce) {
             let is_active = |v| activity.ct[v].is_some();
-            let (delays, twice) = (summaries.delays(), summaries.twice());
-            joint_calls(&JointInput { at: &at(&blocks), uses, is_active: &is_active, delays, twice })
+            let (delays, rerunnable) = (summaries.delays(), summaries.rerunnable());
+            joint_calls(&JointInput { at: &at(&blocks), uses, is_active: &is_active, delays, rerunnable })
         } else {
             EntitySet::new()
         };

@@ -89,9 +89,9 @@ const LONG: usize = 40;
 const MOST_BLOCKS: usize = 64;
 /// Blocks of a function in which nothing runs more than once, beyond which it is not worth the
 /// code.
-const MOST_ONCE: usize = 64;
+const MOST_ACYCLIC_BLOCKS: usize = 64;
 /// Blocks of any other.
-const MOST_TWICE: usize = 512;
+const MOST_CYCLIC_BLOCKS: usize = 512;
 /// Ends that are known of the chains from one number.
 const MOST_ENDS: usize = 4;
 /// Iterations that a loop is taken to have.
@@ -116,7 +116,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
         return None;
     }
     // What is alive for long has an entry for each block, and there are twice as many of both.
-    let most = if is_straight(facts) { MOST_ONCE } else { MOST_TWICE };
+    let most = if is_straight(facts) { MOST_ACYCLIC_BLOCKS } else { MOST_CYCLIC_BLOCKS };
     if facts.options.runs(Pass::CostModel) && facts.cfg.blocks.len() > most {
         return None;
     }
@@ -124,7 +124,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     let chains = ProductChains {
         facts,
         live,
-        behind: RefCell::default(),
+        follows: RefCell::default(),
         ends: RefCell::default(),
         recursive: calls_itself(facts),
         order: in_order(facts),
@@ -163,7 +163,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     };
     for (inst, guard, b, options) in &guards {
         choose(*inst, options);
-        superfluous.insert(guard.kept);
+        superfluous.insert(guard.guarded);
         saved += chains.iterations(*b) * if masks.insert(guard.mask) { 4.0 } else { 1.0 };
     }
     // Where no root is at an edge, no cotangent is infinite for that.
@@ -385,8 +385,8 @@ type Ends = SmallVec<[ir::Value; MOST_ENDS]>;
 struct ProductChains<'a, 'f> {
     facts: &'a Facts<'f>,
     live: &'a dyn Fn(ir::Value) -> bool,
-    /// What has been found out by [`ProductChains::always_behind`].
-    behind: RefCell<HashMap<(ir::Block, ir::Block), bool>>,
+    /// What has been found out by [`ProductChains::always_follows`].
+    follows: RefCell<HashMap<(ir::Block, ir::Block), bool>>,
     /// What has been found out by [`ProductChains::end`]: none where nothing can be watched.
     ends: RefCell<HashMap<ir::Value, Ends>>,
     /// Whether the function calls itself.
@@ -491,9 +491,9 @@ impl ProductChains<'_, '_> {
         let mut places = vec![at((v, self.place(v, b)))];
         while let Some(exits) = self.sum(v) {
             places = exits.iter().copied().map(at).collect();
-            let [(value, behind)] = exits[..] else { break };
+            let [(value, exit_target)] = exits[..] else { break };
             let Some(end) = self
-                .users_in(value, behind)
+                .users_in(value, exit_target)
                 .find_map(|(inst, z)| (self.passes(inst, value) && (self.live)(z)).then(|| self.end(z)).flatten())
             else {
                 break;
@@ -516,12 +516,12 @@ impl ProductChains<'_, '_> {
         if !(self.live)(before) || !self.made_of(v, before, 0) {
             return None;
         }
-        let behind = |&(from, to): &(ir::Block, ir::Block)| match from {
+        let carried_out = |&(from, to): &(ir::Block, ir::Block)| match from {
             _ if loops.dominates(home, from) => Some((v, to)),
             _ if from == l.header => Some((before, to)),
             _ => None,
         };
-        l.exits.iter().map(behind).collect()
+        l.exits.iter().map(carried_out).collect()
     }
 
     /// Whether a value is infinite or NaN if another one is.
@@ -592,7 +592,7 @@ impl ProductChains<'_, '_> {
 
     /// What is computed from a value, or what it is passed to, and is finite only if it is.
     fn next(&self, v: ir::Value) -> SmallVec<[(Option<ir::Inst>, ir::Value); 4]> {
-        let users = self.users(v).chain(self.users_behind(v));
+        let users = self.users(v).chain(self.later_users(v));
         let computed = users.filter(|&(inst, z)| z != v && self.passes(inst, v) && (self.live)(z));
         let mut next: SmallVec<_> = computed.map(|(inst, z)| (Some(inst), z)).collect();
         if next.is_empty() {
@@ -675,7 +675,7 @@ impl ProductChains<'_, '_> {
     }
 
     /// What is computed from a value in other blocks, whenever it has been computed itself.
-    fn users_behind(&self, v: ir::Value) -> impl Iterator<Item = (ir::Inst, ir::Value)> + '_ {
+    fn later_users(&self, v: ir::Value) -> impl Iterator<Item = (ir::Inst, ir::Value)> + '_ {
         let home = self.facts.cfg.def_block[v].expect("a value is defined in a block");
         let func = self.facts.func();
         self.facts.uses.of(v).iter().filter_map(move |u| {
@@ -683,7 +683,7 @@ impl ProductChains<'_, '_> {
             let &[z] = func.dfg.inst_results(i) else { return None };
             let b = func.layout.inst_block(i).filter(|&b| b != home)?;
             // Deciding takes a walk.
-            (func.dfg.value_type(z).is_float() && self.always_behind(home, b)).then_some((i, z))
+            (func.dfg.value_type(z).is_float() && self.always_follows(home, b)).then_some((i, z))
         })
     }
 
@@ -696,14 +696,14 @@ impl ProductChains<'_, '_> {
             let to = cfg.def_block[p]?;
             let only = func.layout.last_inst(from).is_some_and(|i| func.dfg.insts[i].opcode() == Opcode::Jump);
             let always =
-                || (from == home || self.always_behind(home, from)) && (to == home || self.always_behind(home, to));
+                || (from == home || self.always_follows(home, from)) && (to == home || self.always_follows(home, to));
             (only && to != home && (self.live)(p) && always()).then_some(p)
         })
     }
 
     /// Whether a block runs whenever another one has run, in the same iteration of the loop that is
     /// around both, unless there is a trap.
-    fn always_behind(&self, b: ir::Block, later: ir::Block) -> bool {
+    fn always_follows(&self, b: ir::Block, later: ir::Block) -> bool {
         let (func, loops, cfg) = (self.facts.func(), &self.facts.loops, self.facts.cfg);
         if later == b || loops.innermost[b] != loops.innermost[later] || self.is_rare(b) {
             return false;
@@ -712,7 +712,7 @@ impl ProductChains<'_, '_> {
         if l.is_some_and(|l| later == l.header) {
             return false;
         }
-        if let Some(&known) = self.behind.borrow().get(&(b, later)) {
+        if let Some(&known) = self.follows.borrow().get(&(b, later)) {
             return known;
         }
         // Ways from the one that do not come by the other.
@@ -733,7 +733,7 @@ impl ProductChains<'_, '_> {
                 }
             }
         }
-        self.behind.borrow_mut().insert((b, later), always);
+        self.follows.borrow_mut().insert((b, later), always);
         always
     }
 

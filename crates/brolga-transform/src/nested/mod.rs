@@ -158,10 +158,10 @@ pub(crate) fn settled(
     let found = attempt(Asked { program, request: &request, options: &options, isa })?.1;
     found.verify(isa)?;
     none_is_derived(&found)?;
-    let whole = found.combined.as_ref().expect("both modes have one function");
+    let combined = found.combined.as_ref().expect("both modes have one function");
     let primal = &program.funcs[request.func];
     let mut into = found.program.clone();
-    let mut derived = derived(&found, whole, &primal.signature, isa);
+    let mut derived = derived(&found, combined, &primal.signature, isa);
     derived.iter_mut().for_each(|p| data::given(&mut p.func, given, into.nested));
     let shadows = data::shadows(&mut into, derived.iter().map(|p| &p.func))?;
     data::clear(&mut derived[0].func, &shadows, isa);
@@ -174,14 +174,14 @@ pub(crate) fn settled(
     }
     indirect::tables(&mut into, &found.captures, funcs.iter(), isa)?;
     into.nested += 1;
-    let (params, results) = signature(whole, &primal.signature, options.mode);
+    let (params, results) = signature(combined, &primal.signature, options.mode);
     Ok(Nested { program: into, func: root.expect("there is a root"), params, results })
 }
 
 /// The derived functions, the root first, with bodies of helpers in them.
 fn derived(
     found: &Derivation,
-    whole: &DerivedCombined,
+    combined: &DerivedCombined,
     primal: &ir::Signature,
     isa: &dyn TargetIsa,
 ) -> Vec<DerivedFunc> {
@@ -191,20 +191,20 @@ fn derived(
         let func = prelude::expanded(as_written(func.clone(), &found.names), helpers, isa);
         out.push(DerivedFunc { symbol, func, of: variant.func, segment });
     };
-    let behind = |variant: &Variant| Some(dead_segment_arg::position(variant));
+    let segment_at = |variant: &Variant| Some(dead_segment_arg::position(variant));
     let names = (1..).map(|n| match n {
-        1 => format!("{}_of_pointers", whole.symbol),
-        n => format!("{}_of_pointers_{n}", whole.symbol),
+        1 => format!("{}_of_pointers", combined.symbol),
+        n => format!("{}_of_pointers_{n}", combined.symbol),
     });
     let symbol = names.into_iter().find(|s| found.program.func(s).is_none()).expect("some number is free");
-    let root = of_pointers(whole, primal);
-    put(symbol, &root, &whole.variant, behind(&whole.variant).filter(|_| whole.segment));
+    let root = of_pointers(combined, primal);
+    put(symbol, &root, &combined.variant, segment_at(&combined.variant).filter(|_| combined.segment));
     for p in &found.pairs {
-        put(p.forward_symbol.clone(), &p.forward, &p.variant, behind(&p.variant));
+        put(p.forward_symbol.clone(), &p.forward, &p.variant, segment_at(&p.variant));
         put(p.pullback_symbol.clone(), &p.pullback, &p.variant, Some(0));
     }
     for w in &found.joint {
-        put(w.symbol.clone(), &w.func, &w.variant, behind(&w.variant).filter(|_| w.segment));
+        put(w.symbol.clone(), &w.func, &w.variant, segment_at(&w.variant).filter(|_| w.segment));
     }
     out
 }
@@ -236,17 +236,17 @@ fn define(into: &mut Program, symbol: &str, func: ir::Function, of: FuncKey) -> 
 }
 
 /// What the parameters and results of a derivative are, in their order.
-fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Vec<NestedParam>, Vec<NestedResult>) {
-    let Variant { params, results, .. } = &whole.variant;
+fn signature(combined: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Vec<NestedParam>, Vec<NestedResult>) {
+    let Variant { params, results, .. } = &combined.variant;
     let shadows = (0..params.len()).filter(|&i| matches!(params[i], ParamMode::Dup { .. })).map(NestedParam::Shadow);
-    let workspace = whole.segment.then_some(NestedParam::Workspace);
+    let workspace = combined.segment.then_some(NestedParam::Workspace);
     let mut roles: Vec<NestedParam> =
         (0..params.len()).map(NestedParam::Primal).chain(shadows).chain(workspace).collect();
     let returned = (0..results.len()).filter(|&i| results[i] == ResultMode::Ptr).map(NestedResult::Shadow);
-    let values = if whole.results { primal.returns.len() } else { 0 };
+    let values = if combined.results { primal.returns.len() } else { 0 };
     let mut given: Vec<NestedResult> = (0..values).map(NestedResult::Value).chain(returned).collect();
-    let of_params = whole.variant.param_shapes(primal).map(|p| p.0);
-    let of_results = whole.variant.result_shapes(primal).map(|r| r.0);
+    let of_params = combined.variant.param_shapes(primal).map(|p| p.0);
+    let of_results = combined.variant.result_shapes(primal).map(|r| r.0);
     if mode == Mode::Tangent {
         roles.extend(of_params.map(NestedParam::Direction));
         given.extend(of_results.map(NestedResult::Tangent));
@@ -259,11 +259,11 @@ fn signature(whole: &DerivedCombined, primal: &ir::Signature, mode: Mode) -> (Ve
 
 /// The derivative with pointers to shadows in place of deltas, of results, too, and without a
 /// segment that it does not use.
-fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function {
-    let mut func = whole.func.clone();
+fn of_pointers(combined: &DerivedCombined, primal: &ir::Signature) -> ir::Function {
+    let mut func = combined.func.clone();
     let entry = func.layout.entry_block().expect("it has a body");
     let n = primal.params.len();
-    let dup: Vec<usize> = (0..n).filter(|&i| matches!(whole.variant.params[i], ParamMode::Dup { .. })).collect();
+    let dup: Vec<usize> = (0..n).filter(|&i| matches!(combined.variant.params[i], ParamMode::Dup { .. })).collect();
     for (k, &i) in dup.iter().enumerate() {
         let delta = func.dfg.block_params(entry)[n + k];
         let shadow = func.dfg.replace_block_param(delta, types::I64);
@@ -283,7 +283,7 @@ fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function 
         }
     }
     let returned: Vec<usize> =
-        (0..primal.returns.len()).filter(|&i| whole.variant.results[i] == ResultMode::Ptr).collect();
+        (0..primal.returns.len()).filter(|&i| combined.variant.results[i] == ResultMode::Ptr).collect();
     for inst in query::returns(&func).collect::<Vec<_>>() {
         for (k, &i) in returned.iter().enumerate() {
             let (pointer, delta) = (func.dfg.inst_args(inst)[i], func.dfg.inst_args(inst)[primal.returns.len() + k]);
@@ -294,7 +294,7 @@ fn of_pointers(whole: &DerivedCombined, primal: &ir::Signature) -> ir::Function 
             func.dfg.inst_args_mut(inst)[primal.returns.len() + k] = shadow;
         }
     }
-    if whole.segment {
+    if combined.segment {
         return func;
     }
     let at = n + dup.len();

@@ -15,11 +15,11 @@
 //! was derived before that was seen is derived again:
 //! - *with demands*: a function computes a float's bits from integers in memory, so all functions
 //!   say where they store such integers ([`brolga_analysis::activity::demand`]); everything starts
-//!   again ([`derive_once`]);
+//!   again ([`derive_in_manner`]);
 //! - *with doubles anywhere*: a function of a module moves doubles as words that need not lie at
 //!   multiples of eight; everything starts again, too;
 //! - *with fragments*: a function moves floats in pieces, so what was derived before it settles
-//!   what it reads ([`AllVariants::derive_again`]);
+//!   what it reads ([`AllVariants::rederive_for_pieces`]);
 //! - *stay*: a loop that was made a function, so that it keeps to a budget, is refused as a
 //!   function; everything starts again, and it stays a loop ([`crate::program::outline`]);
 //! - *forwarded*: a callee does what the root would; the worklist starts with that callee
@@ -94,7 +94,7 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Run the pipeline in one manner and not otherwise.
-pub(crate) fn derive_once(
+pub(crate) fn derive_in_manner(
     asked: Asked<'_>,
     manner: Manner<'_>,
     observer: Observer<'_>,
@@ -174,7 +174,7 @@ fn derive_all(
     if depth == Depth::Examine {
         return all.problems.or_ok(RunEnd::Ends(None));
     }
-    all.derive_again()?;
+    all.rederive_for_pieces()?;
     let found = all.finish()?;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
     let Finished {
@@ -201,8 +201,8 @@ fn derive_all(
     let forward = asked.options.mode == Mode::Tangent && !entries.is_empty() && !on_one_tape && !pieces;
     let task_floats = if has_strands { task_floats.only() } else { forward.then_some(8) };
     let known = manner.known;
-    let whole = combined.iter().chain(&joint).map(|w| &w.func);
-    let derived = whole.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
+    let combined_funcs = combined.iter().chain(&joint).map(|w| &w.func);
+    let derived = combined_funcs.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
     let primals = with_called_by_rules(&program, keys, derived, &names);
     let loops = loops.outcomes();
     Ok(RunEnd::Ends(Some(Box::new(Derivation {
@@ -271,8 +271,8 @@ fn primals(asked: Asked<'_>, inlining: &Inlining, staying: &[StayingLoop]) -> Pr
     for &k in &keys {
         let f = &program.funcs[k];
         let needed = reached.contains(k) && !program.plain.contains(k) || f.symbol.ends_with(THUNK);
-        let Some(own) = f.body.as_ref().filter(|_| needed) else { continue };
-        let body = bodies.remove(&k).unwrap_or_else(|| own.clone());
+        let Some(original) = f.body.as_ref().filter(|_| needed) else { continue };
+        let body = bodies.remove(&k).unwrap_or_else(|| original.clone());
         match normalise(
             body,
             PrimalCx { program: &program, key: k, callees: &callees, enabled: options.enabled(), isa },
@@ -359,8 +359,8 @@ impl<'a> AllVariants<'a> {
     ) -> Self {
         let program = asked.program;
         let mut names = Names::default();
-        let own = program.funcs.values().filter(|f| f.body.is_some() || f.host.is_some()).map(|f| &f.symbol);
-        let of_c = own.chain(program.data.values().map(|d| &d.symbol)).filter(|s| math_rule(s).is_some());
+        let defined = program.funcs.values().filter(|f| f.body.is_some() || f.host.is_some()).map(|f| &f.symbol);
+        let of_c = defined.chain(program.data.values().map(|d| &d.symbol)).filter(|s| math_rule(s).is_some());
         names.of_c.extend(of_c.map(|s| (s.clone(), format!("{OF_C}{s}"))));
         let (combined, pairs, joint, entries, captures, overwrites) = Default::default();
         let (pieces, guessed, spare) = (manner.pieces, 0, 0);
@@ -571,7 +571,7 @@ impl<'a> AllVariants<'a> {
 
     /// What was derived before a function was seen to move floats in pieces has to settle what it
     /// reads.
-    fn derive_again(&mut self) -> Result<(), Diagnostics> {
+    fn rederive_for_pieces(&mut self) -> Result<(), Diagnostics> {
         if !self.found.pieces || !self.problems.is_empty() {
             return Ok(());
         }
@@ -613,8 +613,8 @@ impl<'a> AllVariants<'a> {
         }
         let entered = found.entries.iter().map(|e| e.calls.as_str());
         let captured = found.captures.iter().map(|c| c.forward.as_str()).chain(entered).collect();
-        let (whole, names) = (found.combined.as_mut(), &found.names);
-        dead_segment_arg::forget(whole, &mut found.joint, &mut found.pairs, &captured, names);
+        let (combined, names) = (found.combined.as_mut(), &found.names);
+        dead_segment_arg::forget(combined, &mut found.joint, &mut found.pairs, &captured, names);
         if options.effort != Effort::Quick {
             found.joint.iter_mut().for_each(|w| jump_back(&mut w.func, &w.symbol, &found.names));
         }

@@ -228,7 +228,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below
         };
-        let (mut at_once, mut searched) = (0, 0);
+        let (mut unsearched, mut searched) = (0, 0);
         for _ in 0..2000 {
             let all = 1 + random(9);
             let needed = 1 + random(all);
@@ -265,9 +265,9 @@ mod tests {
             leaves.iter().for_each(|&n| cut.leaf(n));
             computed_from.iter().for_each(|&(r, o)| cut.computed_from(r, o));
             assert_eq!(found, cut.minimum(), "{needed} of {all}, {computed_from:?}, {costs:?}");
-            *(if leaves.iter().all(|&n| n < needed) { &mut at_once } else { &mut searched }) += 1;
+            *(if leaves.iter().all(|&n| n < needed) { &mut unsearched } else { &mut searched }) += 1;
         }
-        assert!(at_once > 100 && searched > 100, "{at_once}, {searched}");
+        assert!(unsearched > 100 && searched > 100, "{unsearched}, {searched}");
     }
 
     #[test]

@@ -121,8 +121,8 @@ impl<'a, 'f> Planner<'a, 'f> {
             (true, _) => FrameHome::Variables,
         };
         let options = facts.options;
-        let at_once = options.memory == MemoryMode::Restore && options.mode != Mode::Split;
-        let rewinds = at_once && options.runs(Pass::ReloadAfterUndo);
+        let restores_jointly = options.memory == MemoryMode::Restore && options.mode != Mode::Split;
+        let rewinds = restores_jointly && options.runs(Pass::ReloadAfterUndo);
         let func = facts.func();
         let mut p = Planner {
             facts,
@@ -307,7 +307,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     /// compute.
     fn record_as_it_is(&mut self, b: ir::Block) -> (Vec<Val>, bool) {
         self.when(b);
-        if self.plan.runs_once(self.facts, b) {
+        if self.plan.is_unrepeated(self.facts, b) {
             // All of it is free.
             return Default::default();
         }
@@ -395,17 +395,17 @@ impl<'a, 'f> Planner<'a, 'f> {
 
     pub(super) fn slot(&mut self, b: ir::Block, v: Val) -> FrameSlot {
         let def = def_block(self.facts, v);
-        let once = self.runs_once(v);
-        let known = if once { self.slots.get(v) } else { self.slots_in.get(&(v, b)).copied() };
+        let unrepeated = self.is_unrepeated(v);
+        let known = if unrepeated { self.slots.get(v) } else { self.slots_in.get(&(v, b)).copied() };
         if let Some(s) = known {
             return s;
         }
-        let s = if once && (self.stays(def) || self.is_given(v)) {
+        let s = if unrepeated && (self.stays(def) || self.is_given(v)) {
             self.variable()
         } else {
             self.alloc(type_of(self.facts, self.aux, v).bytes())
         };
-        let keeper = if once {
+        let keeper = if unrepeated {
             *self.slots.at(v) = Some(s);
             def
         } else {
@@ -491,7 +491,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         let depth = |b: ir::Block| self.loops.innermost[b].map_or(0, |l| self.loops.loops[l].depth);
         let mut blocks: Vec<ir::Block> = facts.cfg.blocks.iter().copied().filter(|&b| self.plan.reversed(b)).collect();
         // Blocks outside of all cycles last.
-        blocks.sort_by_key(|&b| (Reverse(depth(b)), self.plan.runs_once(facts, b)));
+        blocks.sort_by_key(|&b| (Reverse(depth(b)), self.plan.is_unrepeated(facts, b)));
         let mut done = (0, 0);
         let mut planned: SecondaryMap<ir::Block, Option<usize>> = one_each(facts.func().dfg.num_blocks());
         loop {

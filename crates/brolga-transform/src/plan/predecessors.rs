@@ -95,7 +95,7 @@ impl Planner<'_, '_> {
 
     /// By a number that the predecessors leave.
     fn numbered(&mut self, b: ir::Block, preds: &[ir::Block]) -> PredSource {
-        if !self.plan.runs_once(self.facts, b) {
+        if !self.plan.is_unrepeated(self.facts, b) {
             preds.iter().for_each(|&p| self.plan.blocks[p].push_id = true);
             return PredSource::Tape;
         }
@@ -108,7 +108,7 @@ impl Planner<'_, '_> {
     /// no longer by it than by a number.
     fn has(&mut self, b: ir::Block, v: ir::Value) -> bool {
         let short = self.facts.func().dfg.value_type(v).bytes() <= self.plan.id_bytes;
-        (self.plan.combined || short || !self.plan.runs_once(self.facts, b)) && self.is_free(b, Val::Primal(v))
+        (self.plan.combined || short || !self.plan.is_unrepeated(self.facts, b)) && self.is_free(b, Val::Primal(v))
     }
 
     /// By the induction variable of a loop, if `b` is a header.
@@ -140,15 +140,16 @@ impl Planner<'_, '_> {
         let last = func.layout.last_inst(from)?;
         let InstructionData::Brif { arg: cond, blocks, .. } = func.dfg.insts[last] else { return None };
         // The edge to a block without another predecessor dominates what that block dominates.
-        let behind = |side: ir::Block, p: ir::Block| {
+        let edge_dominates = |side: ir::Block, p: ir::Block| {
             if side == b { p == from } else { self.facts.cfg.preds[side].len() == 1 && self.loops.dominates(side, p) }
         };
         let [yes, no] = blocks.map(|c| c.block(&func.dfg.value_lists));
-        let (yes, no) = match (behind(yes, p), behind(no, q), behind(yes, q), behind(no, p)) {
-            (true, true, false, false) => (p, q),
-            (false, false, true, true) => (q, p),
-            _ => return None,
-        };
+        let (yes, no) =
+            match (edge_dominates(yes, p), edge_dominates(no, q), edge_dominates(yes, q), edge_dominates(no, p)) {
+                (true, true, false, false) => (p, q),
+                (false, false, true, true) => (q, p),
+                _ => return None,
+            };
         if !self.has(b, cond) {
             return None;
         }

@@ -56,8 +56,8 @@ pub fn readers(facts: &Facts<'_>, stmts: &AdStmts, plan: &Plan, b: ir::Block, v:
         for hold in plan.holds.get(&(p, b)).into_iter().flatten() {
             let undone = hold.undo.iter().any(|u| matches!(u.other, Other::Value(y) if Val::Primal(y) == v));
             // What is held anyway and changes by nothing is not read.
-            let kept = hold.name == hold.base && hold.undo.is_empty() && held(plan, b, v);
-            if undone || hold.base == v && !kept {
+            let unread = hold.name == hold.base && hold.undo.is_empty() && held(plan, b, v);
+            if undone || hold.base == v && !unread {
                 out.push(Reader::Holds(hold.name, p));
             }
         }

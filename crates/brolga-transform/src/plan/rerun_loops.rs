@@ -25,8 +25,8 @@
 //! **Block by block, or iteration by iteration.** If all other cotangents stay in one block, the
 //! reverses of its statements stand behind them. Otherwise an iteration is run as a whole, from the
 //! header to the latch, and then reversed, as a function of both halves is: its blocks run once
-//! each, so what they make is kept in variables ([`Plan::runs_once`]). That is done if the loop is
-//! left by its header, if loops inside of it record nothing, and if much would be recorded
+//! each, so what they make is kept in variables ([`Plan::is_unrepeated`]). That is done if the loop
+//! is left by its header, if loops inside of it record nothing, and if much would be recorded
 //! otherwise: an iteration of many values in variables is no faster than a few bytes on the tape,
 //! and saves nothing but those.
 //!
@@ -171,7 +171,7 @@ impl Finder<'_, '_> {
                 && delta_params(facts, *b).is_empty()
                 && facts.cfg.insts(*b).iter().all(|&i| self.computes(i))
         };
-        if !facts.cfg.runs_once(entry) {
+        if !facts.cfg.is_acyclic(entry) {
             return None;
         }
         // Most loops that carry a cotangent and are not run again carry no sum.

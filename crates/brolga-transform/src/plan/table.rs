@@ -296,14 +296,14 @@ impl Plan {
 
     /// Whether something is recorded that may be recorded again, iteration by iteration.
     pub fn records_in_iterations(&self, cfg: &Cfg) -> bool {
-        self.blocks.iter().any(|(b, plan)| !cfg.runs_once(b) && (!plan.record.is_empty() || plan.push_id))
+        self.blocks.iter().any(|(b, plan)| !cfg.is_acyclic(b) && (!plan.record.is_empty() || plan.push_id))
     }
 
     /// Whether a block runs at most once in what is reversed as a whole: a call, or an iteration of
     /// a loop.
-    pub fn runs_once(&self, facts: &Facts<'_>, b: ir::Block) -> bool {
+    pub fn is_unrepeated(&self, facts: &Facts<'_>, b: ir::Block) -> bool {
         let is_header_of = |a: &Rerun| a.by_iteration && facts.loops.innermost[b] == facts.loops.headed_by(a.header);
-        facts.cfg.runs_once(b) || self.rerun(b).is_some_and(is_header_of)
+        facts.cfg.is_acyclic(b) || self.rerun(b).is_some_and(is_header_of)
     }
 }
 

@@ -35,13 +35,13 @@ impl<'f> Planner<'_, 'f> {
         match way {
             Way::Constant => self.is_constant(v).then(|| self.operands(v)).flatten().map(computed),
             // On the tape it would be read in each iteration.
-            Way::HeldFromTape if self.home == FrameHome::Tape && self.runs_once(v) => {
+            Way::HeldFromTape if self.home == FrameHome::Tape && self.is_unrepeated(v) => {
                 self.holder(b, v).map(Offer::Held)
             }
-            Way::AtHand if self.runs_once(v) => self.at_hand(b, v).map(computed),
-            Way::Frame => self.runs_once(v).then_some(Offer::Frame),
+            Way::AtHand if self.is_unrepeated(v) => self.at_hand(b, v).map(computed),
+            Way::Frame => self.is_unrepeated(v).then_some(Offer::Frame),
             Way::FinalAtExit if self.is_exit(b, v) => self.last_of(b, v).map(Offer::Final),
-            Way::FrameOfReader => self.plan.runs_once(self.facts, b).then_some(Offer::Frame),
+            Way::FrameOfReader => self.plan.is_unrepeated(self.facts, b).then_some(Offer::Frame),
             Way::Inverted => self.is_carried(b, v).then_some(Offer::Inverted),
             Way::Held => self.holder(b, v).map(Offer::Held),
             Way::Final => self.last_of(b, v).map(Offer::Final),
@@ -185,8 +185,8 @@ impl<'f> Planner<'_, 'f> {
         found
     }
 
-    pub(super) fn runs_once(&self, v: Val) -> bool {
-        self.plan.runs_once(self.facts, def_block(self.facts, v))
+    pub(super) fn is_unrepeated(&self, v: Val) -> bool {
+        self.plan.is_unrepeated(self.facts, def_block(self.facts, v))
     }
 
     /// The loop around `b`, but not around the definition of `v`, that is to hold `v`.
@@ -228,7 +228,7 @@ impl<'f> Planner<'_, 'f> {
         }
         let mut exits = self.loops.loops[l].exits.iter().filter(|e| self.plan.returning.contains(e.1));
         match (exits.next(), exits.next()) {
-            (Some(&exit), None) if !self.plan.runs_once(self.facts, b) => Some(exit),
+            (Some(&exit), None) if !self.plan.is_unrepeated(self.facts, b) => Some(exit),
             _ => None,
         }
     }
@@ -274,7 +274,7 @@ impl<'f> Planner<'_, 'f> {
             FrameHome::Stack => true,
             FrameHome::Variables => !self.plan.exits.iter().all(|&e| self.loops.dominates(def, e)),
         };
-        if self.facts.options.effort != Effort::Quick || !self.plan.runs_once(self.facts, b) || !costs() {
+        if self.facts.options.effort != Effort::Quick || !self.plan.is_unrepeated(self.facts, b) || !costs() {
             return None;
         }
         let (inst, args) = self.operands(v)?;

@@ -84,7 +84,7 @@ pub fn cse(func: &mut ir::Function, cfg: &Cfg, loops: &Loops, order: &[ir::Block
             let same = found.iter().find(|&&(at, _)| {
                 at == b
                     || loops.innermost[at] == loops.innermost[b]
-                        && cfg.runs_once(at) == cfg.runs_once(b)
+                        && cfg.is_acyclic(at) == cfg.is_acyclic(b)
                         && loops.dominates(at, b)
             });
             match same {

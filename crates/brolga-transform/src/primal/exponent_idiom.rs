@@ -63,7 +63,7 @@ struct Put {
     /// What is kept of them.
     keep: i64,
     /// `x & keep`.
-    kept: ir::Value,
+    masked: ir::Value,
     /// What is put beside it.
     other: ir::Value,
 }
@@ -90,7 +90,7 @@ pub fn exponent_idiom(func: &mut ir::Function) {
         let by = pos.ins().band(by, exponent);
         pos.func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [x, by] };
     }
-    for (inst, Put { x, keep, kept, other }) in found {
+    for (inst, Put { x, keep, masked, other }) in found {
         let op = func.dfg.insts[inst].opcode();
         let result = func.dfg.first_result(inst);
         let ty = func.dfg.value_type(result);
@@ -101,7 +101,7 @@ pub fn exponent_idiom(func: &mut ir::Function) {
         let new = if op == Opcode::Iadd || apart {
             other
         } else {
-            let free = pos.ins().bnot(kept);
+            let free = pos.ins().bnot(masked);
             pos.ins().band(other, free)
         };
         let by = pos.ins().isub(new, before);
@@ -170,8 +170,8 @@ impl Halves<'_> {
                 agreed(self.apart(a, x)?, self.apart(b, y)?)
             }
             (op @ (Opcode::Iadd | Opcode::Isub), &[a, b]) => {
-                let turned = (op == Opcode::Iadd).then_some((b, a));
-                let (half, by) = [(a, b)].into_iter().chain(turned).find_map(|(half, other)| {
+                let swapped = (op == Opcode::Iadd).then_some((b, a));
+                let (half, by) = [(a, b)].into_iter().chain(swapped).find_map(|(half, other)| {
                     let by = if bare(other) { 0 } else { constant_int(func, other)? };
                     Some((half, if op == Opcode::Isub { -by } else { by }))
                 })?;
@@ -262,7 +262,7 @@ pub(crate) fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: 
     let (a, b) = (double_of(func, a).unwrap_or(a), double_of(func, b).unwrap_or(b));
     match (parts(a), parts(b)) {
         _ if a == b => true,
-        (Some((Opcode::Load, &[p])), Some((Opcode::Load, &[q]))) => p == q && loaded_at_once(func, a, b),
+        (Some((Opcode::Load, &[p])), Some((Opcode::Load, &[q]))) => p == q && loads_agree(func, a, b),
         (Some((Opcode::Select, &[c, a, b])), Some((Opcode::Select, &[d, x, y]))) if depth < 4 => {
             c == d && same_bits(func, a, x, depth + 1) && same_bits(func, b, y, depth + 1)
         }
@@ -271,7 +271,7 @@ pub(crate) fn same_bits(func: &ir::Function, a: ir::Value, b: ir::Value, depth: 
 }
 
 /// Whether two loads by one pointer read the same bytes: nothing is stored between them.
-fn loaded_at_once(func: &ir::Function, a: ir::Value, b: ir::Value) -> bool {
+fn loads_agree(func: &ir::Function, a: ir::Value, b: ir::Value) -> bool {
     let load = |v: ir::Value| {
         let inst = func.dfg.value_def(v).inst()?;
         let InstructionData::Load { flags, offset, .. } = func.dfg.insts[inst] else { return None };
@@ -342,9 +342,9 @@ fn lower_half(func: &ir::Function, v: ir::Value) -> Option<ir::Value> {
     if func.dfg.value_type(v) != types::I64 {
         return None;
     }
-    let whole = |v| only(func, Opcode::Uextend, v).and_then(|n| only(func, Opcode::Ireduce, n));
+    let zero_extended = |v| only(func, Opcode::Uextend, v).and_then(|n| only(func, Opcode::Ireduce, n));
     let masked = with(func, Opcode::Band, v, |mask| mask == 0xffff_ffff).map(|m| m.0);
-    masked.or_else(|| whole(v).filter(|&x| func.dfg.value_type(x) == types::I64))
+    masked.or_else(|| zero_extended(v).filter(|&x| func.dfg.value_type(x) == types::I64))
 }
 
 /// The operand of an instruction.
@@ -357,9 +357,9 @@ fn only(func: &ir::Function, op: Opcode, v: ir::Value) -> Option<ir::Value> {
 fn with(func: &ir::Function, op: Opcode, v: ir::Value, fits: impl Fn(i64) -> bool) -> Option<(ir::Value, i64)> {
     let inst = func.dfg.value_def(v).inst().filter(|&i| func.dfg.insts[i].opcode() == op)?;
     let &[a, b] = func.dfg.inst_args(inst) else { return None };
-    let turned = (op != Opcode::Ishl).then_some((b, a));
+    let swapped = (op != Opcode::Ishl).then_some((b, a));
     let beside = |(x, c)| constant_int(func, c).filter(|&c| fits(c)).map(|c| (x, c));
-    [(a, b)].into_iter().chain(turned).find_map(beside)
+    [(a, b)].into_iter().chain(swapped).find_map(beside)
 }
 
 /// Whether a block runs only where the upper half of a 64-bit integer has been found equal to a
@@ -397,11 +397,11 @@ fn put(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) -> Option<Put> {
         return None;
     }
     let &[a, b] = func.dfg.inst_args(inst) else { return None };
-    [(a, b), (b, a)].into_iter().find_map(|(kept, other)| {
-        let (x, keep) = mantissa_of(func, kept)?;
+    [(a, b), (b, a)].into_iter().find_map(|(masked, other)| {
+        let (x, keep) = mantissa_of(func, masked)?;
         let incoming = |b: ir::Block, i: usize| cfg.incoming(b, i).collect();
         let fits = is_bare(func, other, Some(&incoming)) && (op != Opcode::Bxor || lies_outside(func, other, keep));
-        fits.then_some(Put { x, keep, kept, other })
+        fits.then_some(Put { x, keep, masked, other })
     })
 }
 
@@ -418,7 +418,7 @@ fn mantissa_of(func: &ir::Function, v: ir::Value) -> Option<(ir::Value, i64)> {
     [(a, b), (b, a)].into_iter().find_map(|(x, mask)| {
         let mask = constant_int(func, mask)?;
         let mask = if ty == types::I32 { i64::from(mask as i32) } else { mask };
-        let whole = mask == mantissa || mask == mantissa | sign;
-        (whole && constant_int(func, x).is_none()).then_some((x, mask))
+        let covers_mantissa = mask == mantissa || mask == mantissa | sign;
+        (covers_mantissa && constant_int(func, x).is_none()).then_some((x, mask))
     })
 }

@@ -186,11 +186,11 @@ fn is_zero(func: &ir::Function, v: ir::Value) -> bool {
 fn scalar(func: &mut ir::Function, inst: ir::Inst) {
     let InstructionData::Binary { opcode: Opcode::Band, args } = func.dfg.insts[inst] else { return };
     let Some((k, x)) = [0, 1].into_iter().find_map(|k| Some((k, scalar_mask(func, args[k])?))) else { return };
-    let (ty, kept) = (func.dfg.value_type(args[0]), args[1 - k]);
+    let (ty, masked_value) = (func.dfg.value_type(args[0]), args[1 - k]);
     let mut pos = before(func, inst);
     let zero = if ty == types::F32 { pos.ins().f32const(0.0) } else { pos.ins().f64const(0.0) };
     let c = pos.ins().fcmp(FloatCC::NotEqual, x, zero);
-    func.dfg.insts[inst] = InstructionData::Ternary { opcode: Opcode::Select, args: [c, kept, zero] };
+    func.dfg.insts[inst] = InstructionData::Ternary { opcode: Opcode::Select, args: [c, masked_value, zero] };
 }
 
 /// The scalar float of which a scalar mask says that it is not zero.
@@ -219,10 +219,12 @@ fn scalar_mask(func: &ir::Function, mask: ir::Value) -> Option<ir::Value> {
 /// The product of a scalar, where an optimiser has computed it in one lane of a vector: beside it,
 /// once more.
 fn single_lane(func: &mut ir::Function, inst: ir::Inst) {
-    let InstructionData::Ternary { opcode: Opcode::Select, args: [_, kept, _] } = func.dfg.insts[inst] else { return };
+    let InstructionData::Ternary { opcode: Opcode::Select, args: [_, masked_value, _] } = func.dfg.insts[inst] else {
+        return;
+    };
     let Some((g, _)) = masked(func, inst) else { return };
     let mut lanes = Lanes { func, inst, g, left: MOST_STEPS };
-    if let Some(alone) = lanes.scalar(kept) {
+    if let Some(alone) = lanes.scalar(masked_value) {
         func.dfg.inst_args_mut(inst)[1] = alone;
     }
 }
@@ -304,7 +306,7 @@ fn gather(func: &mut ir::Function, inst: ir::Inst) {
     if product.steps.iter().all(|&i| func.layout.inst_block(i) == here) {
         return;
     }
-    let mut again: HashMap<ir::Value, ir::Value> = HashMap::default();
+    let mut copies: HashMap<ir::Value, ir::Value> = HashMap::default();
     // The last step is the one that is masked.
     for &step in &product.steps {
         let data = func.dfg.insts[step];
@@ -314,10 +316,10 @@ fn gather(func: &mut ir::Function, inst: ir::Inst) {
         func.dfg.make_inst_results(new, ty);
         before(func, inst).insert_inst(new);
         let args = func.dfg.inst_args_mut(new);
-        args.iter_mut().for_each(|a| *a = again.get(a).copied().unwrap_or(*a));
-        again.insert(old, func.dfg.first_result(new));
+        args.iter_mut().for_each(|a| *a = copies.get(a).copied().unwrap_or(*a));
+        copies.insert(old, func.dfg.first_result(new));
     }
     for arg in func.dfg.inst_args_mut(inst) {
-        *arg = again.get(arg).copied().unwrap_or(*arg);
+        *arg = copies.get(arg).copied().unwrap_or(*arg);
     }
 }

@@ -160,8 +160,8 @@ pub fn normalise(body: ir::Function, cx: PrimalCx<'_>) -> Result<Normalised, Dia
         )
     };
     let straight = decided(&mut func);
-    let whole = is_reachable(&func);
-    if !whole {
+    let all_reachable = is_reachable(&func);
+    if !all_reachable {
         let mut ctx = Context::for_function(func);
         ctx.compute_cfg();
         ctx.compute_domtree();
@@ -169,7 +169,7 @@ pub fn normalise(body: ir::Function, cx: PrimalCx<'_>) -> Result<Normalised, Dia
         func = ctx.func;
     }
     refuse(program, key, &func)?;
-    if !(whole && (all_vary(&func) || pass_on(&mut func) && all_vary(&func))) {
+    if !(all_reachable && (all_vary(&func) || pass_on(&mut func) && all_vary(&func))) {
         let mut ctx = Context::for_function(func);
         ctx.compute_cfg();
         ctx.compute_domtree();
@@ -568,7 +568,7 @@ mod tests {
     /// What is seen at once, and whether Cranelift's pass finds anything to remove.
     fn looked_at(text: &str) -> (bool, bool, bool) {
         let (func, isa) = (parsed(text), some_isa());
-        let (whole, vary) = (is_reachable(&func), all_vary(&func));
+        let (all_reachable, vary) = (is_reachable(&func), all_vary(&func));
         let params = |f: &ir::Function| f.layout.blocks().map(|b| f.dfg.num_block_params(b)).sum::<usize>();
         let before = params(&func);
         let mut ctx = Context::for_function(func);
@@ -578,9 +578,9 @@ mod tests {
         let reached = params(&ctx.func);
         ctx.remove_constant_phis(&*isa).expect("they can be");
         let after = params(&ctx.func);
-        assert!(!whole || before == reached);
-        assert!(!(whole && vary) || reached == after, "{text}");
-        (whole, vary, reached == after)
+        assert!(!all_reachable || before == reached);
+        assert!(!(all_reachable && vary) || reached == after, "{text}");
+        (all_reachable, vary, reached == after)
     }
 
     const fn loop_with(entry: &'static str, back: &'static str) -> [&'static str; 5] {
@@ -610,8 +610,8 @@ mod tests {
             ("v0, v0", "v4, v5", (false, false)),
             ("v0, v0", "v5, v4", (false, false)),
         ] {
-            let (whole, vary, same) = looked_at(&loop_with(entry, back).concat());
-            assert!(whole);
+            let (all_reachable, vary, same) = looked_at(&loop_with(entry, back).concat());
+            assert!(all_reachable);
             assert_eq!((vary, same), wanted, "{entry}, {back}");
         }
     }

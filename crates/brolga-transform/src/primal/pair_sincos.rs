@@ -64,11 +64,11 @@ fn other(program: &Program, func: &ir::Function, r: ir::FuncRef) -> Option<&'sta
     let ([angle], [part]) = (&sig.params[..], &sig.returns[..]) else { return None };
     let symbol = |f: MathFn| if angle.value_type == types::F32 { f.symbol_f32() } else { f.symbol() };
     let name = brolga_ir::program::symbol_of(func, &func.dfg.ext_funcs[r].name);
-    let (own, partner) = [(MathFn::Sin, MathFn::Cos), (MathFn::Cos, MathFn::Sin)]
+    let (callee, partner) = [(MathFn::Sin, MathFn::Cos), (MathFn::Cos, MathFn::Sin)]
         .into_iter()
         .map(|(f, g)| (symbol(f), symbol(g)))
-        .find(|(own, _)| *own == name)?;
+        .find(|(callee, _)| *callee == name)?;
     let of_c =
         |s: &str| program.func(s).is_none_or(|k| program.funcs[k].body.is_none() && program.funcs[k].host.is_none());
-    (angle == part && of_c(own) && of_c(partner)).then_some(partner)
+    (angle == part && of_c(callee) && of_c(partner)).then_some(partner)
 }

@@ -172,8 +172,8 @@ fn by_size(pos: &mut FuncCursor<'_>, from: Value, difference: Value, exponent: i
     let scales = pos.ins().fcmp(FloatCC::LessThan, size, most);
     let is_rounded = pos.ins().band(is_large, scales);
     let scaled = pos.ins().fmul(difference, up);
-    let whole = pos.ins().nearest(scaled);
-    (is_rounded, pos.ins().fmul(whole, down))
+    let rounded = pos.ins().nearest(scaled);
+    (is_rounded, pos.ins().fmul(rounded, down))
 }
 
 /// Whether a number is the least, or one and a half times the least, that has no digits behind the

@@ -72,7 +72,7 @@ impl Sum {
 
     /// Where a product is, or would be.
     fn find(&self, atoms: &[Atom]) -> Result<usize, usize> {
-        self.0.binary_search_by(|(own, _)| own[..].cmp(atoms))
+        self.0.binary_search_by(|(product, _)| product[..].cmp(atoms))
     }
 
     fn add_product(&mut self, atoms: &[Atom], c: i64) {

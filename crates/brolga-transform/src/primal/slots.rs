@@ -81,7 +81,7 @@ impl Cells {
             }
         }
         let mut cells = Self::default();
-        let mut kept: EntitySet<ir::StackSlot> = EntitySet::new();
+        let mut unpromoted: EntitySet<ir::StackSlot> = EntitySet::new();
         for inst in insts() {
             let access = access(func, inst).and_then(|ty| {
                 let (slot, at) = *addresses.get(&access_address(func, inst)?)?;
@@ -90,31 +90,31 @@ impl Cells {
             if let Some((slot, at, ty)) = access {
                 cells.accesses.insert(inst, (slot, at));
                 if *cells.ty.entry((slot, at)).or_insert(ty) != ty {
-                    kept.insert(slot);
+                    unpromoted.insert(slot);
                 }
                 let end = at + i64::from(access_bytes(func, inst));
                 if at < 0 || end > i64::from(func.sized_stack_slots[slot].size) {
-                    kept.insert(slot);
+                    unpromoted.insert(slot);
                 }
             }
             // A collector finds its pointers there.
-            kept.extend(func.dfg.user_stack_map_entries(inst).into_iter().flatten().map(|e| e.slot));
+            unpromoted.extend(func.dfg.user_stack_map_entries(inst).into_iter().flatten().map(|e| e.slot));
             // Of a store the value is an operand, too.
             let address = access.and_then(|_| access_address(func, inst));
             let others = func.dfg.inst_values(inst).filter(|v| Some(*v) != address);
-            kept.extend(others.filter_map(|v| addresses.get(&v)).map(|p| p.0));
+            unpromoted.extend(others.filter_map(|v| addresses.get(&v)).map(|p| p.0));
             if is_stored(func, inst).is_some_and(|v| Some(v) == address) {
-                kept.extend(address.and_then(|v| addresses.get(&v)).map(|p| p.0));
+                unpromoted.extend(address.and_then(|v| addresses.get(&v)).map(|p| p.0));
             }
         }
         // Cells lie in their order.
         for ((&(slot, at), ty), (&(next, from), _)) in cells.ty.iter().zip(cells.ty.iter().skip(1)) {
             if slot == next && at + i64::from(ty.bytes()) > from {
-                kept.insert(slot);
+                unpromoted.insert(slot);
             }
         }
-        cells.ty.retain(|p, _| !kept.contains(p.0));
-        cells.accesses.retain(|_, p| !kept.contains(p.0));
+        cells.ty.retain(|p, _| !unpromoted.contains(p.0));
+        cells.accesses.retain(|_, p| !unpromoted.contains(p.0));
         cells
     }
 

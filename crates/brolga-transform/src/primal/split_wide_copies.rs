@@ -148,7 +148,7 @@ fn comes_from(func: &ir::Function, inst: ir::Inst) -> bool {
 
 /// Whether an instruction is a load or store of whole values whose first byte is the lowest.
 fn is_plain(func: &ir::Function, inst: ir::Inst) -> bool {
-    let whole = matches!(func.dfg.insts[inst].opcode(), Opcode::Load | Opcode::Store);
+    let is_full_width = matches!(func.dfg.insts[inst].opcode(), Opcode::Load | Opcode::Store);
     // The second word's offset must be one, too.
     let near = match func.dfg.insts[inst] {
         InstructionData::Load { offset, .. } | InstructionData::Store { offset, .. } => {
@@ -156,7 +156,7 @@ fn is_plain(func: &ir::Function, inst: ir::Inst) -> bool {
         }
         _ => false,
     };
-    whole && near && little(func, inst)
+    is_full_width && near && little(func, inst)
 }
 
 /// Whether the first byte of what an access moves is the lowest. On a big-endian target accesses

@@ -58,8 +58,8 @@ pub(crate) fn on_tape(pair: &DerivedPair) -> usize {
 pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, options: &Options) -> Option<Served> {
     let wanted = facts.mode.is_joint() && options.effort == Effort::Quick && options.runs(Pass::ForwardRoot);
     // What only a root's own function does.
-    let own = facts.release.is_some() || facts.overwrites.arguments.contains(&true) || options.debug;
-    if !wanted || own || options.memory == MemoryMode::Restore {
+    let root_only = facts.release.is_some() || facts.overwrites.arguments.contains(&true) || options.debug;
+    if !wanted || root_only || options.memory == MemoryMode::Restore {
         return None;
     }
     // Promises of the caller's are of no use to others. A root with some may record less in
@@ -91,9 +91,9 @@ fn serves(variant: &Variant, root: &Variant, facts: &Facts<'_>) -> bool {
             let known = holds == told || holds == facts.contents.of_class(formal[i]).told();
             known && recycled == may_recycle && floats == may_float
         }
-        (theirs, own) => theirs == own,
+        (theirs, asked) => theirs == asked,
     };
-    let seed = |(theirs, own)| theirs == own || (theirs, own) == (&ResultMode::Active, &ResultMode::Unit);
+    let seed = |(theirs, asked)| theirs == asked || (theirs, asked) == (&ResultMode::Active, &ResultMode::Unit);
     variant.func == root.func
         && (0..root.params.len()).all(param)
         && variant.results.iter().zip(&root.results).all(seed)
@@ -112,8 +112,8 @@ pub(crate) fn root(
     let n_results = if mode == Mode::Combined { primal.returns.len() } else { 0 };
     let of_root = (root.forward_signature(primal), root.pullback_signature(primal));
     let theirs = (by.forward_signature(primal), by.pullback_signature(primal));
-    let own = combined_signature(&of_root.0, &of_root.1, n_results);
-    let mut func = ir::Function::with_name_signature(UserFuncName::testcase(names.spell(&symbol)), own);
+    let sig = combined_signature(&of_root.0, &of_root.1, n_results);
+    let mut func = ir::Function::with_name_signature(UserFuncName::testcase(names.spell(&symbol)), sig);
     let block = func.dfg.make_block();
     func.layout.append_block(block);
     for p in func.signature.params.clone() {
@@ -162,7 +162,7 @@ pub(crate) fn root(
     };
     at_end(&mut func, block).ins().return_(&results);
     let segment = true;
-    DerivedCombined { variant: root, symbol, func, results: mode == Mode::Combined, segment, twice: false }
+    DerivedCombined { variant: root, symbol, func, results: mode == Mode::Combined, segment, versioned: false }
 }
 
 fn at_end(func: &mut ir::Function, block: ir::Block) -> FuncCursor<'_> {

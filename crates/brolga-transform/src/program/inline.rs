@@ -18,8 +18,8 @@
 //! - it has at most [`Inline::Small::callee`] instructions, and its caller has not grown by
 //!   [`Inline::Small::growth`] and its own length; nor all callers together by more than [`SPARE`]
 //!   and the length of all ([`Budget`]). If it is called in one place only, the program does not
-//!   grow: it may have [`Inline::Small::once`] instructions, with all others like it in the same
-//!   caller, so that no function becomes too long for the compiler. The first bound keeps a
+//!   grow: it may have [`Inline::Small::single_call`] instructions, with all others like it in the
+//!   same caller, so that no function becomes too long for the compiler. The first bound keeps a
 //!   chain in which each function calls the next one twice from doubling at every step: as soon as
 //!   a body is too long, its calls stay, and callers begin anew. The last one keeps the whole
 //!   linear;
@@ -107,42 +107,42 @@ pub fn inlined(
     inlining: &Inlining,
     isa: &dyn TargetIsa,
 ) -> HashMap<FuncKey, ir::Function> {
-    let Inline::Small { callee: longest, once, growth } = inlining.how else { return HashMap::default() };
+    let Inline::Small { callee: longest, single_call, growth } = inlining.how else { return HashMap::default() };
     // What has no body replaces no call.
-    let calls = |own: &ir::Function, r| program.callee(own, r).is_some_and(|k| body(program, k).is_some());
-    if !funcs.iter().filter_map(|&k| body(program, k)).any(|own| own.dfg.ext_funcs.keys().any(|r| calls(own, r))) {
+    let calls = |func: &ir::Function, r| program.callee(func, r).is_some_and(|k| body(program, k).is_some());
+    if !funcs.iter().filter_map(|&k| body(program, k)).any(|func| func.dfg.ext_funcs.keys().any(|r| calls(func, r))) {
         return HashMap::default();
     }
     let mut copies = std::mem::take(&mut program.copies);
     let order = bottom_up(program, funcs);
-    let single = called_once(program, funcs);
+    let single = with_single_call(program, funcs);
     let mut known = InlineCosts::default();
     let of_steps: HashSet<&str> = funcs.iter().filter_map(|&k| steps_of(program, k)).collect();
     let mut left = SPARE + order.iter().filter_map(|o| Some(length(body(program, o.0)?))).sum::<usize>();
     for (key, recursive) in order {
-        let Some(own) = body(program, key) else { continue };
+        let Some(original) = body(program, key) else { continue };
         let mut depth = 0;
         let f = &program.funcs[key];
         if f.computes.is_none() && f.driver.is_none() && !of_steps.contains(&*f.symbol) {
-            let insts = (length(own) + growth as usize).min(left);
+            let insts = (length(original) + growth as usize).min(left);
             let budget = Budget {
                 insts,
-                once: once as usize,
-                slots: if recursive || calls_indirectly(own) { 0 } else { SLOTS.1 },
+                single_call: single_call as usize,
+                slots: if recursive || calls_indirectly(original) { 0 } else { SLOTS.1 },
             };
-            let mut caller = Caller::new(program, key, own, &known, &mut copies, budget);
+            let mut caller = Caller::new(program, key, original, &known, &mut copies, budget);
             if let Some(func) = caller.replace_calls(isa) {
                 left -= insts - caller.budget.insts;
                 depth = caller.depth;
                 known.bodies.insert(key, func);
             }
         }
-        let last = known.bodies.get(&key).unwrap_or(own);
+        let last = known.bodies.get(&key).unwrap_or(original);
         let slots = last.sized_stack_slots.values().map(|s| u64::from(s.size)).sum();
-        let callee = Callee { length: weight(last), once: single.contains(key), slots, depth };
-        let longest = if callee.once { longest.max(once) } else { longest };
+        let callee = Callee { length: weight(last), single_call: single.contains(key), slots, depth };
+        let longest = if callee.single_call { longest.max(single_call) } else { longest };
         let fits = callee.length <= longest as usize && slots <= SLOTS.0 && depth < DEPTH;
-        if fits && !recursive && !inlining.not.contains(key) && may_move(program, key, own) {
+        if fits && !recursive && !inlining.not.contains(key) && may_move(program, key, original) {
             known.callees.insert(key, callee);
         }
     }
@@ -173,7 +173,7 @@ struct Callee {
     /// Instructions, or whatever else there is more of.
     length: usize,
     /// Whether it is called in one place, so that nothing grows.
-    once: bool,
+    single_call: bool,
     /// Bytes of stack slots.
     slots: u64,
     /// Most calls that an instruction of it has come by.
@@ -185,14 +185,14 @@ struct Callee {
 struct Budget {
     insts: usize,
     /// The same of functions that are called in one place.
-    once: usize,
+    single_call: usize,
     slots: u64,
 }
 
 impl Budget {
     /// What a callee is counted against.
     fn of(&mut self, callee: Callee) -> &mut usize {
-        if callee.once { &mut self.once } else { &mut self.insts }
+        if callee.single_call { &mut self.single_call } else { &mut self.insts }
     }
 }
 
@@ -235,8 +235,8 @@ fn bottom_up(program: &Program, funcs: &[FuncKey]) -> Vec<(FuncKey, bool)> {
     let nodes: HashMap<_, _> = funcs.iter().map(|&k| (k, graph.add_node(k))).collect();
     let mut itself = EntitySet::new();
     for &k in funcs {
-        let Some(own) = body(program, k) else { continue };
-        for callee in insts(own).filter_map(|i| program.callee(own, called(own, i)?)) {
+        let Some(caller) = body(program, k) else { continue };
+        for callee in insts(caller).filter_map(|i| program.callee(caller, called(caller, i)?)) {
             if callee == k {
                 itself.insert(k);
             }
@@ -256,15 +256,15 @@ fn bottom_up(program: &Program, funcs: &[FuncKey]) -> Vec<(FuncKey, bool)> {
 }
 
 /// Functions that one instruction calls, and whose address is not taken.
-fn called_once(program: &Program, funcs: &[FuncKey]) -> EntitySet<FuncKey> {
+fn with_single_call(program: &Program, funcs: &[FuncKey]) -> EntitySet<FuncKey> {
     let mut times: SecondaryMap<FuncKey, u32> = SecondaryMap::new();
-    for own in funcs.iter().filter_map(|&k| body(program, k)) {
-        for inst in insts(own) {
-            let (callee, more) = match own.dfg.insts[inst] {
+    for caller in funcs.iter().filter_map(|&k| body(program, k)) {
+        for inst in insts(caller) {
+            let (callee, more) = match caller.dfg.insts[inst] {
                 InstructionData::FuncAddr { func_ref, .. } => (Some(func_ref), 2),
-                _ => (called(own, inst), 1),
+                _ => (called(caller, inst), 1),
             };
-            if let Some(key) = callee.and_then(|r| program.callee(own, r)) {
+            if let Some(key) = callee.and_then(|r| program.callee(caller, r)) {
                 times[key] += more;
             }
         }
@@ -301,7 +301,7 @@ fn may_move(program: &Program, key: FuncKey, func: &ir::Function) -> bool {
 struct Caller<'a> {
     program: &'a Program,
     key: FuncKey,
-    own: &'a ir::Function,
+    original: &'a ir::Function,
     known: &'a InlineCosts,
     copies: &'a mut Copies,
     budget: Budget,
@@ -339,26 +339,26 @@ impl<'a> Caller<'a> {
     fn new(
         program: &'a Program,
         key: FuncKey,
-        own: &'a ir::Function,
+        original: &'a ir::Function,
         known: &'a InlineCosts,
         copies: &'a mut Copies,
         budget: Budget,
     ) -> Self {
         let (seams, returns) = (EntitySet::new(), HashSet::default());
-        Self { program, key, own, known, copies, budget, depth: 0, seams, returns }
+        Self { program, key, original, known, copies, budget, depth: 0, seams, returns }
     }
 
     /// The body with calls replaced; `None` if there are none, or if Cranelift cannot.
     fn replace_calls(&mut self, isa: &dyn TargetIsa) -> Option<ir::Function> {
-        let own = self.own;
-        let any = insts(own).any(|i| {
-            let callee = called(own, i).and_then(|r| self.program.callee(own, r));
+        let original = self.original;
+        let any = insts(original).any(|i| {
+            let callee = called(original, i).and_then(|r| self.program.callee(original, r));
             callee.is_some_and(|k| self.known.callees.contains_key(&k))
         });
         if !any {
             return None;
         }
-        let mut ctx = Context::for_function(own.clone());
+        let mut ctx = Context::for_function(original.clone());
         if !ctx.inline(&mut *self).ok()? {
             return None;
         }
@@ -385,12 +385,12 @@ impl<'a> Caller<'a> {
         let found = *self.known.callees.get(&key)?;
         let sig = &self.program.funcs[key].signature;
         let instance = func.special_param(ArgumentPurpose::VMContext);
-        let own_instance = |(p, &a): (&ir::AbiParam, &ir::Value)| {
+        let same_instance = |(p, &a): (&ir::AbiParam, &ir::Value)| {
             p.purpose != ArgumentPurpose::VMContext || Some(func.dfg.resolve_aliases(a)) == instance
         };
         let fits = matches!(opcode, Opcode::Call | Opcode::ReturnCall)
             && func.dfg.signatures[func.dfg.ext_funcs[callee].signature] == *sig
-            && (!self.program.vmctx_pointers_only || sig.params.iter().zip(args).all(own_instance))
+            && (!self.program.vmctx_pointers_only || sig.params.iter().zip(args).all(same_instance))
             && found.length <= *{ self.budget }.of(found)
             && found.slots <= self.budget.slots;
         fits.then_some((key, found))
@@ -421,11 +421,11 @@ impl<'a> Caller<'a> {
 
     /// Give each copy its location, and find the jumps that were calls or returns.
     fn locate(&mut self, func: &mut ir::Function) {
-        let own = self.own.dfg.num_insts();
+        let original_insts = self.original.dfg.num_insts();
         for block in func.layout.blocks().collect::<Vec<_>>() {
             let mut before = ir::SourceLoc::default();
             for inst in func.layout.block_insts(block).collect::<Vec<_>>() {
-                if (inst.as_u32() as usize) < own {
+                if (inst.as_u32() as usize) < original_insts {
                     continue;
                 }
                 // Behind the tags that the call had. What has none is the jump behind a call that

@@ -102,8 +102,8 @@ pub(crate) fn primal_symbol(program: &Program, k: FuncKey) -> String {
 pub(crate) fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normalised>) -> Vec<FuncKey> {
     let mut out: IndexSet<FuncKey> = IndexSet::default();
     for (symbol, _) in normalised.values().flat_map(|n| addresses(&n.func)) {
-        let own = program.func(&symbol).filter(|&k| program.funcs[k].body.is_some());
-        out.extend(own.or_else(|| program.func(&format!("{symbol}{THUNK}"))));
+        let defined = program.func(&symbol).filter(|&k| program.funcs[k].body.is_some());
+        out.extend(defined.or_else(|| program.func(&format!("{symbol}{THUNK}"))));
     }
     out.extend(normalised.values().flat_map(|n| program.functions_in_data(&n.func)));
     out.into_iter().filter(|k| normalised.contains_key(k)).collect()

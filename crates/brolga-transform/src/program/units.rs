@@ -25,8 +25,8 @@ pub struct CodegenUnit {
     /// Whether it is the root's, and has a thunk.
     pub thunk: bool,
     /// Whether half of it is there twice
-    /// ([`DerivedCombined::twice`](crate::DerivedCombined::twice)).
-    pub twice: bool,
+    /// ([`DerivedCombined::versioned`](crate::DerivedCombined::versioned)).
+    pub versioned: bool,
     /// Whose derivative it is.
     pub owner: FuncKey,
 }
@@ -52,19 +52,19 @@ impl Derivation {
         // Without a combined function the first pair is the root's. The combined function has no
         // other caller.
         let pair = self.combined.is_none() && self.pairs.first().is_some_and(|p| !self.is_called(p));
-        let part = |symbol: &str, role, twice, owner| {
+        let part = |symbol: &str, role, versioned, owner| {
             let thunk = match role {
                 PartRole::Root => true,
                 PartRole::Forward(i) | PartRole::Pullback(i) => pair && i == 0,
                 PartRole::Joint(_) | PartRole::Entry(_) => false,
             };
             let symbol = if thunk { format!("{symbol}.entry") } else { symbol.to_owned() };
-            CodegenUnit { symbol, role, thunk, twice, owner }
+            CodegenUnit { symbol, role, thunk, versioned, owner }
         };
         let mut parts = Vec::with_capacity(1 + self.joint.len() + 2 * self.pairs.len());
-        parts.extend(self.combined.iter().map(|w| part(&w.symbol, PartRole::Root, w.twice, w.variant.func)));
+        parts.extend(self.combined.iter().map(|w| part(&w.symbol, PartRole::Root, w.versioned, w.variant.func)));
         for (i, w) in self.joint.iter().enumerate() {
-            parts.push(part(&w.symbol, PartRole::Joint(i), w.twice, w.variant.func));
+            parts.push(part(&w.symbol, PartRole::Joint(i), w.versioned, w.variant.func));
         }
         for (i, p) in self.pairs.iter().enumerate() {
             parts.push(part(&p.forward_symbol, PartRole::Forward(i), false, p.variant.func));

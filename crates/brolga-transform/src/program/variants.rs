@@ -163,7 +163,7 @@ impl<'a> Worklist<'a> {
 }
 
 /// Ways in which memory may be kept for which a function is derived; all others are told nothing.
-const MOST_KEPT: usize = 4;
+const MOST_PRESERVED: usize = 4;
 
 /// Ways in which parameters and results may take part for which a function is derived as its
 /// callers ask.
@@ -178,7 +178,7 @@ impl Callees for Worklist<'_> {
         self.settled(&mut variant);
         if !variant.preserved.is_nothing() {
             let known = self.preserved.entry(variant.func).or_default();
-            if known.len() < MOST_KEPT {
+            if known.len() < MOST_PRESERVED {
                 known.insert(variant.preserved);
             } else if !known.contains(&variant.preserved) {
                 variant.preserved = Preserved::NOTHING;

@@ -58,7 +58,7 @@ pub fn left<'a>(facts: &'a Facts<'_>, from: ir::Block, to: ir::Block) -> impl It
 pub(crate) fn contract_array(facts: &Facts<'_>, origin: Origin, events: &[Event], out: &mut Overwrites) {
     let func = facts.func();
     if let Origin::Alloc(call) = origin
-        && !func.layout.inst_block(call).is_some_and(|b| facts.cfg.runs_once(b))
+        && !func.layout.inst_block(call).is_some_and(|b| facts.cfg.is_acyclic(b))
     {
         return;
     }
@@ -88,7 +88,7 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     let in_loop = facts.loops.innermost[load.access.block]?;
     let l = &facts.loops.loops[in_loop];
     let ([latch], [exit]) = (&l.latches[..], &l.exits[..]) else { return None };
-    if l.parent.is_some() || !facts.cfg.runs_once(*l.entries.first()?) || !facts.sure(arg) {
+    if l.parent.is_some() || !facts.cfg.is_acyclic(*l.entries.first()?) || !facts.sure(arg) {
         return None;
     }
     let step = Sum::default().plus(&Sum::atom(Atom::TripCount(in_loop)), load.access.bytes);
@@ -101,10 +101,10 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     }
     let sum = func.dfg.block_params(l.header).iter().find_map(|&p| {
         let members = members(facts, in_loop, p, load.access.inst)?;
-        let whole = if exit.0 == *latch { *members.last()? } else { p };
-        let used_behind = |v: ir::Value| facts.uses.of(v).iter().any(|u| !used_in(facts, in_loop, u));
+        let final_sum = if exit.0 == *latch { *members.last()? } else { p };
+        let used_outside = |v: ir::Value| facts.uses.of(v).iter().any(|u| !used_in(facts, in_loop, u));
         let in_time = exit.0 == *latch || exit.0 == l.header;
-        (in_time && members.iter().all(|&m| m == whole || !used_behind(m))).then_some(whole)
+        (in_time && members.iter().all(|&m| m == final_sum || !used_outside(m))).then_some(final_sum)
     })?;
     let returns = |b: &&ir::Block| func.layout.last_inst(**b).is_some_and(|i| func.dfg.insts[i].opcode().is_return());
     let always = facts.cfg.blocks.iter().filter(returns).all(|&b| facts.loops.dominates(exit.1, b));

@@ -199,7 +199,7 @@ fn base(facts: &Facts<'_>, piece: Piece, address: ir::Value, block: ir::Block) -
 
 fn compare(facts: &Facts<'_>, piece: Piece, events: &[Event], out: &mut Overwrites) {
     let origin = facts.private.origins[piece as usize];
-    let mut behind: HashMap<ir::Block, EntitySet<ir::Block>> = HashMap::default();
+    let mut reachable: HashMap<ir::Block, EntitySet<ir::Block>> = HashMap::default();
     let layout = &facts.func().layout;
     let mut precedes = |a: &Event, b: &Event| {
         let (from, to) = (a.access.block, b.access.block);
@@ -208,7 +208,7 @@ fn compare(facts: &Facts<'_>, piece: Piece, events: &[Event], out: &mut Overwrit
             // They meet in one iteration only.
             return in_front;
         }
-        in_front || behind.entry(from).or_insert_with(|| reached(facts, origin, from)).contains(to)
+        in_front || reachable.entry(from).or_insert_with(|| reached(facts, origin, from)).contains(to)
     };
     for e in events {
         match e.does {

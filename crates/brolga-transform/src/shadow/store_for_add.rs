@@ -94,9 +94,9 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
     let one_nest = live.iter().all(|r| around(facts.loops, r.block) == nest && r.at == live[0].at);
     // Blocks on other cycles run an unknown number of times; an address that two pointers lead to
     // belongs to neither.
-    let once = reads.iter().all(|r| !facts.loops.irreducible.contains(r.block));
-    let (own, _) = live[0].at.factors(&[Atom::Value(pointer)])?;
-    if !one_nest || !once || own[0].as_constant() != Some(1) {
+    let reducible = reads.iter().all(|r| !facts.loops.irreducible.contains(r.block));
+    let (coefficients, _) = live[0].at.factors(&[Atom::Value(pointer)])?;
+    if !one_nest || !reducible || coefficients[0].as_constant() != Some(1) {
         return None;
     }
     let blocks: Vec<ir::Block> = live.iter().map(|r| r.block).collect();
@@ -119,13 +119,13 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
                         each_iteration(l, nest[k], nest.get(k + 1).map_or(r.block, |&inner| l.loops[inner].header))
                     })
         });
-    let whole = covered && always && live.len() == reads.len();
+    let covers_argument = covered && always && live.len() == reads.len();
     match rows {
         None => {
             out.stores.extend(chosen);
-            out.arguments[i] = whole;
+            out.arguments[i] = covers_argument;
         }
-        Some((order, _)) => out.rows.push(Rows { order, loads: chosen, argument: whole.then_some(i) }),
+        Some((order, _)) => out.rows.push(Rows { order, loads: chosen, argument: covers_argument.then_some(i) }),
     }
     Some(())
 }

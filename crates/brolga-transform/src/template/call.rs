@@ -35,8 +35,8 @@ pub(super) fn pair(
 ) -> (ir::Function, ir::Function) {
     let callee = work.exactly(Variant { func: driven, ..variant.clone() });
     let primal = &cx.program.funcs[driven].signature;
-    let mut half = |own: &str, symbol: &str, sig: Signature| {
-        let mut func = empty(names, own, sig.clone());
+    let mut half = |half_name: &str, symbol: &str, sig: Signature| {
+        let mut func = empty(names, half_name, sig.clone());
         let mut fcx = FunctionBuilderContext::new();
         let (mut b, params) = begin(&mut func, &mut fcx);
         let results = call_of(&mut b, names, symbol, sig, &params);

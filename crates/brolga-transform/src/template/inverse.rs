@@ -114,9 +114,9 @@ impl Template<'_, '_> {
         let (mut b, given) = begin(&mut func, &mut fcx);
         let (seg, given) = given.split_last().expect("there is a segment");
         let run_time = (*seg, self.cells(&mut b, given));
-        let own = self.cx.program.funcs[self.variant.func].symbol.clone();
+        let primal_symbol = self.cx.program.funcs[self.variant.func].symbol.clone();
         self.at(&mut b, run_time, inverse::BEGIN);
-        self.call(&mut b, &own, given);
+        self.call(&mut b, &primal_symbol, given);
         self.at(&mut b, run_time, inverse::END);
         if let InverseCheck::Within(_) | InverseCheck::Record = self.check {
             self.call(&mut b, &self.of.undo, given);
@@ -144,8 +144,8 @@ impl Template<'_, '_> {
         let cts = self.gradient(&mut b, called, gradient, &args);
         self.at(&mut b, run_time, inverse::DONE);
         let mut found: Vec<(usize, ir::Value)> = cts.into_iter().map(|(i, ct)| (handed[i], ct)).collect();
-        let own = self.variant.param_shapes(self.primal());
-        let returned: Vec<ir::Value> = own
+        let shapes = self.variant.param_shapes(self.primal());
+        let returned: Vec<ir::Value> = shapes
             .map(|(i, shape)| {
                 let mut of_param = found.extract_if(.., |(at, _)| *at == i).map(|(_, ct)| ct);
                 let first = of_param.next();

@@ -78,7 +78,7 @@ pub(crate) fn tangent(
     let Driver::Tasks(task) = cx.program.funcs[variant.func].driver.as_ref()? else { return None };
     let (func, entry) = tasks::tangent(cx, variant, task, symbol, work, names)?;
     let (variant, symbol) = (variant.clone(), symbol.to_owned());
-    Some((DerivedCombined { variant, symbol, func, results: true, segment: true, twice: false }, entry))
+    Some((DerivedCombined { variant, symbol, func, results: true, segment: true, versioned: false }, entry))
 }
 
 /// Where a function stores a pointer, or copies some, to memory that outlives it. The shadow is

@@ -253,10 +253,10 @@ impl Template<'_, '_> {
         let code = field(b, run, run::ENDED);
         results.extend([at, b.ins().ireduce(ended, code)]);
         let is_dup = |p: &ParamMode| matches!(p, ParamMode::Dup { .. });
-        let (own, modes) = (self.counts().0, &self.variant.params);
+        let (primal_count, modes) = (self.counts().0, &self.variant.params);
         for (i, _) in self.variant.results.iter().enumerate().filter(|r| *r.1 == ResultMode::Ptr) {
             let before = modes[..self.of.carried[i]].iter().filter(|p| is_dup(p)).count();
-            results.push(given[own + before]);
+            results.push(given[primal_count + before]);
         }
         results
     }
@@ -272,16 +272,16 @@ impl Template<'_, '_> {
         trap_if(&mut b, fault, Check::TimeLoop);
         let given = self.given(&mut b, run);
         self.seed(&mut b, run, seeds);
-        let [head, again, steps, recorded, end] = [(); 5].map(|()| b.create_block());
+        let [head, rerun, steps, recorded, end] = [(); 5].map(|()| b.create_block());
         b.ins().jump(head, &[]);
         b.switch_to_block(head);
         let next = helper(self.cx, &mut b, self.names, "brolga_loop_next", &[seg, run, zero]);
         let fault = b.ins().icmp_imm_s(IntCC::UnsignedGreaterThan, next, 3);
         trap_if(&mut b, fault, Check::TimeLoop);
         let mut switch = Switch::new();
-        [again, steps, recorded].into_iter().enumerate().for_each(|(i, to)| switch.set_entry(i as u128 + 1, to));
+        [rerun, steps, recorded].into_iter().enumerate().for_each(|(i, to)| switch.set_entry(i as u128 + 1, to));
         switch.emit(&mut b, next, end);
-        b.switch_to_block(again);
+        b.switch_to_block(rerun);
         let args = self.next_steps(&mut b, &given, run);
         let results = self.steps(&mut b, &args);
         self.hand_on(&mut b, run, &results);
@@ -365,13 +365,13 @@ impl Template<'_, '_> {
     fn given(&self, b: &mut FunctionBuilder<'_>, run: ir::Value) -> Vec<ir::Value> {
         let cells = field(b, run, run::CELLS);
         let first = run::HEAD + run::PART * self.of.state.len();
-        let (own, all) = self.counts();
+        let (primal_count, all) = self.counts();
         let types: Vec<ir::Type> = self.primal().params.iter().map(|p| p.value_type).collect();
         let load = |k: usize| {
-            let ty = if k < own { types[k] } else { types::I64 };
-            let whole = b.ins().load(types::I64, MemFlagsData::trusted(), cells, 8 * (first + k) as i32);
+            let ty = if k < primal_count { types[k] } else { types::I64 };
+            let word = b.ins().load(types::I64, MemFlagsData::trusted(), cells, 8 * (first + k) as i32);
             // What is handed on is not taken from here.
-            if ty == types::I64 || self.of.carried.contains(&k) { whole } else { b.ins().ireduce(ty, whole) }
+            if ty == types::I64 || self.of.carried.contains(&k) { word } else { b.ins().ireduce(ty, word) }
         };
         (0..all).map(load).collect()
     }
@@ -379,8 +379,8 @@ impl Template<'_, '_> {
     /// Run steps as they are.
     fn steps(&mut self, b: &mut FunctionBuilder<'_>, args: &[ir::Value]) -> Vec<ir::Value> {
         let func = &self.cx.program.funcs[self.variant.func];
-        let own = &args[..func.signature.params.len()];
-        call_of(b, self.names, &func.symbol, func.signature.clone(), own)
+        let primal_args = &args[..func.signature.params.len()];
+        call_of(b, self.names, &func.symbol, func.signature.clone(), primal_args)
     }
 }
 

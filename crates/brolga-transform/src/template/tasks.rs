@@ -175,8 +175,11 @@ impl TasksTemplate<'_, '_> {
         let sig = self.task.forward_signature(self.primal());
         // The number stands behind the deltas there, and in front of them here.
         let deltas = self.task.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. })).count();
-        let own = self.primal().params.len() - 1;
-        let order = (0..own).chain([own + deltas]).chain(own..own + deltas).chain([own + deltas + 1]);
+        let primal_count = self.primal().params.len() - 1;
+        let order = (0..primal_count)
+            .chain([primal_count + deltas])
+            .chain(primal_count..primal_count + deltas)
+            .chain([primal_count + deltas + 1]);
         let args: Vec<ir::Value> =
             order.zip(&sig.params).map(|(i, p)| load(&mut b, p.value_type, given[0], i)).collect();
         call_of(&mut b, self.names, task, sig, &args);

@@ -66,9 +66,9 @@ fn ticket_of_vector(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
 }
 
 /// The vector of floats of which a ticket has the bytes.
-fn vector_of_ticket(cx: &mut impl Converts, ticket: Val, own: Shape) -> Val {
+fn vector_of_ticket(cx: &mut impl Converts, ticket: Val, shape: Shape) -> Val {
     let high = part(cx, ticket, HALVES[1]);
-    let [low, high] = [ticket, high].map(|half| match own {
+    let [low, high] = [ticket, high].map(|half| match shape {
         Shape::F64X2 => cx.ask("brolga_double_of_bytes", &[(half, types::I64)], types::F64),
         _ => {
             let bits = cx.ask("brolga_singles_of_bytes", &[(half, types::I64)], types::I64);
@@ -77,7 +77,7 @@ fn vector_of_ticket(cx: &mut impl Converts, ticket: Val, own: Shape) -> Val {
     });
     let words = cx.convert(Arith::ScalarToVector, &[low], types::F64X2);
     let words = cx.convert(Arith::Insert(1), &[words, high], types::F64X2);
-    if own == Shape::F64X2 { words } else { cx.convert(Arith::Bitcast, &[words], own.ty()) }
+    if shape == Shape::F64X2 { words } else { cx.convert(Arith::Bitcast, &[words], shape.ty()) }
 }
 
 /// Whether a cotangent of some type is not zero.
@@ -113,21 +113,21 @@ fn ticket_of_demand(cx: &mut impl Converts, demand: Val) -> Val {
 
 /// A cotangent of this type in a shape of the same width: a ticket as a number or a vector, those
 /// as a ticket, or any of them as a demand. A demand as a number is a trap, when the pullback ends.
-pub fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, own: Shape) -> Option<Val> {
-    let found = match (ty, own) {
-        (ty, own) if ty == own.ty() => ct,
+pub fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, shape: Shape) -> Option<Val> {
+    let found = match (ty, shape) {
+        (ty, shape) if ty == shape.ty() => ct,
         (ty, Shape::Demand { .. }) => arrives(cx, ct, ty),
-        (types::I8, own) => {
+        (types::I8, shape) => {
             let ticket = ticket_of_demand(cx, ct);
-            return fitted(cx, ticket, types::I64, own);
+            return fitted(cx, ticket, types::I64, shape);
         }
         (types::I64, Shape::F32) => cx.ask("brolga_single_of_bytes", &[(ct, types::I64)], types::F32),
         (types::I64, Shape::F64) => cx.ask("brolga_double_of_bytes", &[(ct, types::I64)], types::F64),
         (types::I64, Shape::F32Pair) => {
             let bits = cx.ask("brolga_singles_of_bytes", &[(ct, types::I64)], types::I64);
-            cx.convert(Arith::FromBits(own), &[bits], own.ty())
+            cx.convert(Arith::FromBits(shape), &[bits], shape.ty())
         }
-        (types::I64, Shape::F32X4 | Shape::F64X2) => vector_of_ticket(cx, ct, own),
+        (types::I64, Shape::F32X4 | Shape::F64X2) => vector_of_ticket(cx, ct, shape),
         (types::F32, Shape::Bytes { .. }) => cx.ask("brolga_bytes_of_single", &[(ct, types::F32)], types::I64),
         (types::F64, Shape::Bytes { .. }) => cx.ask("brolga_bytes_of_double", &[(ct, types::F64)], types::I64),
         // Two singles in a word.

@@ -61,7 +61,7 @@ pub struct RootGuards {
 #[derive(Clone, Debug)]
 pub struct Guard {
     /// The product, guarded.
-    pub kept: Val,
+    pub guarded: Val,
     /// Where the cotangent is not zero.
     pub mask: Val,
     /// What must be so that no guard is needed.
@@ -303,10 +303,10 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// A cotangent for an integer: one that is cut in pieces has tickets, and gets numbers, too.
     fn in_its_shape(&mut self, v: ir::Value, by: Val) -> Val {
-        let own = self.shape(v);
+        let shape = self.shape(v);
         let known = self.stmt.rvs.values().flat_map(|i| &i.defs).find(|d| d.0 == by).map(|d| d.1);
-        match known.filter(|&ty| ty != own.ty()) {
-            Some(ty) => crate::translate::convert::fitted(self, by, ty, own).unwrap_or(by),
+        match known.filter(|&ty| ty != shape.ty()) {
+            Some(ty) => crate::translate::convert::fitted(self, by, ty, shape).unwrap_or(by),
             None => by,
         }
     }
@@ -404,9 +404,9 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
             _ => self.arith(Arith::NonZero, &[ct], ty),
         };
         self.nonzero = Some((ct, mask));
-        let kept = self.arith(Arith::KeepWhere, &[product, mask], ty);
-        self.stmt.guards.extend(why.map(|needs| Guard { kept, mask, needs }));
-        kept
+        let guarded = self.arith(Arith::KeepWhere, &[product, mask], ty);
+        self.stmt.guards.extend(why.map(|needs| Guard { guarded, mask, needs }));
+        guarded
     }
 }
 
@@ -429,9 +429,9 @@ impl StmtCx<'_, '_, '_> {
         let zero = self.constant(0.0, ty);
         let nothing = self.arith(Arith::Fcmp(FloatCC::Equal), &[factor, zero], mask);
         let iterations = self.arith(Arith::Band, &[infinite, nothing], mask);
-        let kept = self.arith(Arith::Select, &[iterations, zero, product], ty);
-        self.stmt.roots.products.push(kept);
-        kept
+        let guarded = self.arith(Arith::Select, &[iterations, zero, product], ty);
+        self.stmt.roots.products.push(guarded);
+        guarded
     }
 
     /// This is the reverse of a root; what would make its slope finite, if that is known.

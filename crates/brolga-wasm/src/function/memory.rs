@@ -300,12 +300,12 @@ impl Fx<'_, '_, '_, '_> {
             O::I32Store8 { memarg } | O::I64Store8 { memarg } => store!(memarg, istore8, 1),
             O::I32Store16 { memarg } | O::I64Store16 { memarg } => store!(memarg, istore16, 2),
             O::I64Store32 { memarg } => store!(memarg, istore32, 4),
-            _ => return Ok(self.whole_memory(op) || self.global(op) || self.reference_or_table(op)?),
+            _ => return Ok(self.size_or_bulk(op) || self.global(op) || self.reference_or_table(op)?),
         })
     }
 
     /// Translate an operator on a whole memory; whether it is one.
-    fn whole_memory(&mut self, op: &Operator<'_>) -> bool {
+    fn size_or_bulk(&mut self, op: &Operator<'_>) -> bool {
         use Operator as O;
         match op {
             O::MemorySize { mem } => {
@@ -358,11 +358,11 @@ impl Fx<'_, '_, '_, '_> {
     fn global(&mut self, op: &Operator<'_>) -> bool {
         use Operator as O;
         match op {
-            O::GlobalGet { global_index } if self.is_own_stack(*global_index) => {
+            O::GlobalGet { global_index } if self.is_task_stack_pointer(*global_index) => {
                 let v = self.stack_pointer();
                 self.push(v);
             }
-            O::GlobalSet { global_index } if self.is_own_stack(*global_index) => {
+            O::GlobalSet { global_index } if self.is_task_stack_pointer(*global_index) => {
                 let v = self.pop();
                 self.set_stack_pointer(v);
             }

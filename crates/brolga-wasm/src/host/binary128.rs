@@ -29,12 +29,12 @@ pub(crate) fn to_double([low, high]: [u64; 2]) -> f64 {
     } else {
         // One bit less for each power of two below the smallest normal number.
         let drop = LESS + (-1022 - exponent).clamp(0, 60) as u32;
-        let whole = fraction | 1 << FRACTION;
-        let (kept, lost, half) = ((whole >> drop) as u64, whole & ((1 << drop) - 1), 1 << (drop - 1));
-        let up = u64::from(lost > half || lost == half && kept & 1 == 1);
+        let significand = fraction | 1 << FRACTION;
+        let (upper, lost, half) = ((significand >> drop) as u64, significand & ((1 << drop) - 1), 1 << (drop - 1));
+        let up = u64::from(lost > half || lost == half && upper & 1 == 1);
         // The leading bit adds one to the exponent, and so does what is carried.
         let bias = (exponent + 1022).max(0) as u64;
-        if exponent == -BIAS { 0 } else { (bias << 52) + kept + up }
+        if exponent == -BIAS { 0 } else { (bias << 52) + upper + up }
     };
     f64::from_bits(sign | magnitude)
 }

@@ -42,7 +42,7 @@ pub(crate) struct HostState {
     /// Where output goes.
     pub output: Output,
     /// Output that was kept.
-    pub kept: Vec<u8>,
+    pub captured: Vec<u8>,
     /// The code that `proc_exit` was called with.
     pub exit: Option<i32>,
     /// State of the generator behind `random_get`, put back at the start of every call, so that
@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn fd_write(vmctx: *mut u8, fd: u32, iovs: u32, n: 
     }
     match state.output {
         Output::Discard => {}
-        Output::Keep => state.kept.extend_from_slice(&bytes),
+        Output::Keep => state.captured.extend_from_slice(&bytes),
         // Output that is not taken is no reason to stop.
         Output::Inherit => {
             use std::io::Write;

@@ -175,7 +175,7 @@ impl Instance {
             batches: BTreeMap::new(),
             size_cells,
             output: Output::default(),
-            kept: Vec::new(),
+            captured: Vec::new(),
             exit: None,
             random: SEED,
         });
@@ -222,7 +222,7 @@ impl Instance {
 
     /// Output that was kept (see [`Output::Keep`]), taken out.
     pub fn output(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.state.kept)
+        std::mem::take(&mut self.state.captured)
     }
 
     fn cell<T: Copy>(&self, offset: i32) -> T {
@@ -425,8 +425,8 @@ impl Instance {
         unsafe { gradient.rule.tangent(&all, &directions, &mut values, &mut found) }.map_err(|e| self.ended(e))?;
         let (values, ty) = (Self::results(&gradient.ty, &values), gradient.ty.results());
         let one = |k: usize| {
-            let own = found.iter().skip(k * ty.len()).zip(ty);
-            let tangents = own.map(|(v, t)| v.as_ref().map(|v| Val::from_data(v, *t))).collect();
+            let of_width = found.iter().skip(k * ty.len()).zip(ty);
+            let tangents = of_width.map(|(v, t)| v.as_ref().map(|v| Val::from_data(v, *t))).collect();
             Tangents { values: values.clone(), tangents }
         };
         Ok((0..gradient.rule.width()).map(one).collect())
@@ -514,7 +514,7 @@ impl Instance {
         // SAFETY: the instance that ran is this one, so its memory is still there; what was
         // accessible then still is.
         let out = unsafe { pullback.inner.call(&seeds) }?;
-        Ok(out.chunks_exact(1 + ty.params().len()).map(|own| Self::cotangents(&ty, own)).collect())
+        Ok(out.chunks_exact(1 + ty.params().len()).map(|of_seed| Self::cotangents(&ty, of_seed)).collect())
     }
 
     /// What lies in front of the instance pointer, and memory 0 behind it, for who puts the same
@@ -706,7 +706,7 @@ impl Instance {
     }
 
     /// All globals, and memory 0 from an address on, as far as linkers put data.
-    pub(crate) fn kept(&self, from: usize) -> (Vec<u128>, Vec<u8>) {
+    pub(crate) fn globals_and_data(&self, from: usize) -> (Vec<u128>, Vec<u8>) {
         const DATA: usize = 16 << 20;
         let inner = &*self.module.0;
         let cells = inner.layout.globals.iter().zip(&inner.globals);

@@ -24,9 +24,9 @@ use crate::function::func::Fx;
 use crate::function::ops::little;
 
 /// Call the module's own function; the instance goes in front of the arguments.
-pub(crate) fn call_wrapped(fx: &mut Fx<'_, '_, '_, '_>, own: &str, ty: &FuncType, args: &[Value]) -> Vec<Value> {
+pub(crate) fn call_wrapped(fx: &mut Fx<'_, '_, '_, '_>, wrapped: &str, ty: &FuncType, args: &[Value]) -> Vec<Value> {
     let of_task = fx.view.is_some();
-    let callee = fx.callee(own, |fx| if of_task { fx.env.task_signature(ty) } else { fx.env.signature(ty) });
+    let callee = fx.callee(wrapped, |fx| if of_task { fx.env.task_signature(ty) } else { fx.env.signature(ty) });
     let args = fx.with_view(args);
     let call = fx.b.ins().call(callee, &args);
     fx.b.inst_results(call).to_vec()

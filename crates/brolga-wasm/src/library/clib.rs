@@ -88,7 +88,7 @@ pub(crate) fn confirmed(module: &Module, candidates: Vec<LibraryCandidate>) -> R
     for (key, c) in keyed {
         let mut instance = Instance::not_started(module)?;
         instance.set_fuel(FUEL);
-        let before = instance.kept(BYTES);
+        let before = instance.globals_and_data(BYTES);
         let mut call = |args: &[Val], memory: &mut [u8; BYTES]| {
             instance.memory_mut()[..BYTES].copy_from_slice(memory);
             let found = instance.enter_in(&primal, key, &c.ty, args).ok()?;
@@ -101,7 +101,7 @@ pub(crate) fn confirmed(module: &Module, candidates: Vec<LibraryCandidate>) -> R
             _ => BLOCKS.iter().all(|&block| moves(&c.name, block, &mut call)),
         };
         // Nor may it do anything else: count its calls, say.
-        if agrees && instance.kept(BYTES) == before {
+        if agrees && instance.globals_and_data(BYTES) == before {
             out.insert(c.index, c.provided);
         }
     }

@@ -88,7 +88,7 @@ impl Around for Complex {
         FuncType::new(vec![ValType::I32; 1 + self.operands()], [])
     }
 
-    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str) {
+    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, wrapped: &str) {
         let places = std::mem::take(&mut fx.stack);
         let (ty, bytes) = (self.float(), self.float().bytes() as i32);
         let room = fx.b.ins().iconst(types::I32, 2 * i64::from(bytes));
@@ -103,7 +103,7 @@ impl Around for Complex {
                 given.push((at, offset, x));
             }
         }
-        call_wrapped(fx, own, &self.ty(), &places);
+        call_wrapped(fx, wrapped, &self.ty(), &places);
         // A second read of the copy, which C does not do, finds what was there.
         for &(at, offset, x) in &given {
             store_with_value(fx, x, at, offset);

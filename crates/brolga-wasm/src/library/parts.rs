@@ -42,12 +42,12 @@ impl Around for FloatParts {
         FuncType::new([ValType::I32, if self.single { ValType::F32 } else { ValType::F64 }], [])
     }
 
-    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str) {
+    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, wrapped: &str) {
         let [to, x] = std::mem::take(&mut fx.stack)[..] else { unreachable!("its type has been looked at") };
         let (ty, scale) = if self.single { (types::F32, "scalbnf") } else { (types::F64, "scalbn") };
         let none = zero(fx, ty);
         let constant = with_value(fx, none, x);
-        call_wrapped(fx, own, &self.ty(), &[to, constant]);
+        call_wrapped(fx, wrapped, &self.ty(), &[to, constant]);
         let room = fx.b.ins().iconst(types::I32, self.bytes() as i64 + 4);
         let at = fx.range(0, to, room);
         let exponent = fx.b.ins().load(types::I32, little(), at, self.bytes() as i32);

@@ -185,7 +185,7 @@ impl Around for Quad {
         }
     }
 
-    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str) {
+    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, wrapped: &str) {
         let mut rest = std::mem::take(&mut fx.stack).into_iter();
         let mut next = || rest.next().expect("its type has been looked at");
         let to = (self.result == QuadKind::Quad).then(&mut next);
@@ -221,7 +221,7 @@ impl Around for Quad {
                 }
             });
         }
-        let value = call_wrapped(fx, own, &self.ty(), &args).first().copied();
+        let value = call_wrapped(fx, wrapped, &self.ty(), &args).first().copied();
         let slope = self.slope(fx, &operands);
         for (_, &place) in self.params.iter().zip(&operands).filter(|p| *p.0 == QuadKind::QuadPtr) {
             let zero = fx.b.ins().f64const(0.0);

@@ -42,13 +42,13 @@ impl Around for Remquo {
         FuncType::new([float, float, ValType::I32], [float])
     }
 
-    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, own: &str) {
+    fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, wrapped: &str) {
         let [x, y, to] = std::mem::take(&mut fx.stack)[..] else { unreachable!("its type has been looked at") };
         let none = zero(fx, if self.single { types::F32 } else { types::F64 });
         let [cx, cy] = [x, y].map(|v| with_value(fx, none, v));
-        let left = call_wrapped(fx, own, &self.ty(), &[cx, cy, to])[0];
-        let whole = fx.b.ins().fsub(cx, left);
-        let n = fx.b.ins().fdiv(whole, cy);
+        let left = call_wrapped(fx, wrapped, &self.ty(), &[cx, cy, to])[0];
+        let multiple = fx.b.ins().fsub(cx, left);
+        let n = fx.b.ins().fdiv(multiple, cy);
         let product = fx.b.ins().fmul(n, y);
         let slope = fx.b.ins().fsub(x, product);
         let result = with_value(fx, slope, left);

@@ -142,10 +142,13 @@ fn rules(ty: &FuncType) -> impl Iterator<Item = &'static MathRule> {
         matches!((t, v), (Ty::F64, ValType::F64) | (Ty::F32, ValType::F32) | (Ty::I32, ValType::I32))
     };
     let same = move |ts: &[Ty], vs: &[ValType]| ts.len() == vs.len() && ts.iter().zip(vs).all(|(t, v)| fits(t, v));
-    let own =
+    let is_internal =
         |r: &MathRule| r.symbol.starts_with("brolga_") || r.symbol.starts_with("__") || VAGUE.contains(&&*r.symbol);
     math_rules().filter(move |r| {
-        matches!(r.kind, MathKind::Expr(_)) && !own(r) && same(&r.params, ty.params()) && same(&r.rets, ty.results())
+        matches!(r.kind, MathKind::Expr(_))
+            && !is_internal(r)
+            && same(&r.params, ty.params())
+            && same(&r.rets, ty.results())
     })
 }
 
@@ -166,7 +169,7 @@ impl Trial<'_, '_> {
             rules(&c.ty).filter_map(|r| Some((&*r.symbol, Host::of(&r.symbol)?))).collect();
         self.instance.set_fuel(FUEL);
         if self.started.is_none() {
-            self.started = Some(self.instance.kept(0));
+            self.started = Some(self.instance.globals_and_data(0));
         }
         for point in points(&c.ty) {
             let value = |(ty, x): (&ValType, f64)| match ty {
@@ -198,7 +201,7 @@ impl Trial<'_, '_> {
     /// Whether all that has been called has left things as they were, as far as others can see.
     fn is_clean(&self) -> bool {
         let Some((globals, memory)) = &self.started else { return false };
-        let (globals_now, memory_now) = self.instance.kept(0);
+        let (globals_now, memory_now) = self.instance.globals_and_data(0);
         let changed = |i: usize| globals[i] != globals_now[i];
         let of_library = |i: usize| {
             let readers = self.info.uses.iter().enumerate().filter(|(_, u)| u.globals.contains(&(i as u32)));

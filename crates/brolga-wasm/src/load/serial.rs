@@ -52,7 +52,7 @@ fn shares(
     sets_globals: &[FuncKey],
     known: &mut HashMap<FuncKey, Option<String>>,
 ) -> Option<String> {
-    let own = |k: FuncKey| {
+    let reason = |k: FuncKey| {
         let f = &program.funcs[k];
         let name = f.source_name().unwrap_or_else(|| format!("%{}", f.symbol));
         if f.allocator.is_some() {
@@ -70,7 +70,7 @@ fn shares(
     let mut at = 0;
     while let Some(&k) = open.get(at) {
         at += 1;
-        if let Some(why) = known.entry(k).or_insert_with(|| own(k)) {
+        if let Some(why) = known.entry(k).or_insert_with(|| reason(k)) {
             return Some(why.clone());
         }
         let Some(body) = &program.funcs[k].body else { continue };

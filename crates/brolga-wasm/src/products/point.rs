@@ -156,13 +156,13 @@ fn value(ty: ValType, x: f64) -> Val {
 fn spread(params: &[ValType], inputs: &[Range], flat: &[f64], into: &mut [u8], at: (usize, usize)) -> Vec<Option<Val>> {
     let (mut rest, mut values) = (flat, Vec::new());
     for &ty in params {
-        let own = if is_float(ty) { rest.split_off_first() } else { None };
-        values.push(own.map(|x| value(ty, *x)));
+        let coordinate = if is_float(ty) { rest.split_off_first() } else { None };
+        values.push(coordinate.map(|x| value(ty, *x)));
     }
     for range in inputs {
-        let own;
-        (own, rest) = rest.split_at(range.n);
-        range.put(into, own, at);
+        let coordinates;
+        (coordinates, rest) = rest.split_at(range.n);
+        range.put(into, coordinates, at);
     }
     values
 }
@@ -288,13 +288,13 @@ impl<'a> Point<'a> {
         let mut rest = flat;
         let mut seeds = Vec::new();
         for &ty in &self.results {
-            let own = if is_float(ty) { rest.split_off_first() } else { None };
-            seeds.push(value(ty, own.copied().unwrap_or(0.0)));
+            let coordinate = if is_float(ty) { rest.split_off_first() } else { None };
+            seeds.push(value(ty, coordinate.copied().unwrap_or(0.0)));
         }
         for range in &self.outputs {
-            let own;
-            (own, rest) = rest.split_at(range.n);
-            range.put(self.instance.shadows_mut(at.1)?, own, at);
+            let coordinates;
+            (coordinates, rest) = rest.split_at(range.n);
+            range.put(self.instance.shadows_mut(at.1)?, coordinates, at);
         }
         Ok(seeds)
     }

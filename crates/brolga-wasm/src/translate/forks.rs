@@ -111,7 +111,7 @@ pub(super) fn define(
             fx.take_view();
         }
         match fork.of {
-            Forked::Call(kind) => whole(fx, kind, fork, symbol),
+            Forked::Call(kind) => fork_entry(fx, kind, fork, symbol),
             Forked::Region(n) => openmp::region(fx, fork, n as usize, symbol),
         }
         Ok(())
@@ -146,7 +146,7 @@ pub(super) fn define(
 /// What tasks are given behind the instance: stack pointer and stacks of what forks, how many tasks
 /// there are, and what the call is given. In front of a number of 64 bits.
 fn given(fork: &Fork) -> Vec<Type> {
-    let own = match fork.of {
+    let of_kind = match fork.of {
         // Iterations of a task are counted in 64 bits.
         Forked::Call(ForkKind::Sum) => vec![types::I32, types::I32, types::I64, types::I64, types::I64, types::I32],
         Forked::Call(ForkKind::For) => vec![types::I32, types::I32, types::I64, types::I64, types::I64],
@@ -154,24 +154,24 @@ fn given(fork: &Fork) -> Vec<Type> {
         Forked::Call(ForkKind::Entries) => vec![types::I32, types::I64, types::I64],
         Forked::Region(n) => vec![types::I32; 2 + n as usize],
     };
-    [vec![types::I32; 4], own].concat()
+    [vec![types::I32; 4], of_kind].concat()
 }
 
 /// The serial elision: task by task.
 fn all(fx: &mut Fx<'_, '_, '_, '_>, task: &str, given: &[Type]) {
-    let (&n, own) = fx.stack.split_last().expect("there is a number");
-    let own = own.to_vec();
+    let (&n, shared_args) = fx.stack.split_last().expect("there is a number");
+    let shared_args = shared_args.to_vec();
     let callee = fx.callee(task, |fx| fx.env.signature_of([given, &[types::I64]].concat(), None));
     let vmctx = fx.vmctx;
     each(fx, 0, n, |fx, t| {
-        let args = [&[vmctx], &own[..], &[t]].concat();
+        let args = [&[vmctx], &shared_args[..], &[t]].concat();
         fx.b.ins().call(callee, &args);
     });
     fx.b.ins().return_(&[]);
 }
 
 /// What a call calls: find out how many tasks there are, and have them run.
-fn whole(fx: &mut Fx<'_, '_, '_, '_>, kind: ForkKind, fork: &Fork, symbol: &str) {
+fn fork_entry(fx: &mut Fx<'_, '_, '_, '_>, kind: ForkKind, fork: &Fork, symbol: &str) {
     let params = std::mem::take(&mut fx.stack);
     let signed = |fx: &mut Fx<'_, '_, '_, '_>, i: usize| fx.b.ins().sextend(types::I64, params[i]);
     let zero = fx.b.ins().iconst(types::I64, 0);
@@ -183,7 +183,7 @@ fn whole(fx: &mut Fx<'_, '_, '_, '_>, kind: ForkKind, fork: &Fork, symbol: &str)
     let negative = fx.b.ins().icmp(IntCC::SignedLessThan, hi, lo);
     fx.b.ins().trapnz(negative, TrapCode::unwrap_user(NEGATIVE_RANGE.0));
     let (chunk, n) = chunks(&mut fx.b, lo, hi, grain);
-    let mut own = match kind {
+    let mut kind_args = match kind {
         ForkKind::Join => params.clone(),
         ForkKind::Entries => vec![params[0], hi, chunk],
         ForkKind::For | ForkKind::Sum => vec![params[0], params[1], lo, hi, chunk],
@@ -192,14 +192,14 @@ fn whole(fx: &mut Fx<'_, '_, '_, '_>, kind: ForkKind, fork: &Fork, symbol: &str)
     let sums = (kind == ForkKind::Sum).then(|| frame_below(fx, stack_pointer, 8 * MOST_TASKS));
     if let Some(sums) = sums {
         stack_pointer = sums;
-        own.push(sums);
+        kind_args.push(sums);
     }
     let stacks = fx.stacks();
     let count = fx.b.ins().ireduce(types::I32, n);
     let one = fx.b.ins().iconst(types::I32, 1);
     let at_least_one = fx.b.ins().umax(count, one);
     let thread = thread_of(fx);
-    let args = [&[fx.vmctx, stack_pointer, stacks, at_least_one, thread], &own[..], &[n]].concat();
+    let args = [&[fx.vmctx, stack_pointer, stacks, at_least_one, thread], &kind_args[..], &[n]].concat();
     run_tasks(fx, fork, symbol, stacks, at_least_one, &args);
     match sums {
         Some(sums) => {
@@ -249,13 +249,13 @@ fn one(fx: &mut Fx<'_, '_, '_, '_>, kind: ForkKind, fork: &Fork) {
     let given = std::mem::take(&mut fx.stack);
     let (&t, given) = given.split_last().expect("there is a number");
     let [stack_pointer, stacks, n, thread] = given[..4] else { unreachable!("these come first") };
-    let own = &given[4..];
+    let kind_args = &given[4..];
     let number = fx.b.ins().ireduce(types::I32, t);
     let (stack_pointer, stacks) = fx.of_task(stack_pointer, stacks, n, number);
     fx.enter_view(stack_pointer, stacks, thread);
     let ty = kind.callee();
     let known = |i: usize| fork.callees.get(i).copied();
-    match (kind, own) {
+    match (kind, kind_args) {
         (ForkKind::Join, &[f, a, g, b]) => {
             let [first, second] = [(); 2].map(|()| fx.b.create_block());
             fx.b.ins().brif(number, second, &[], first, &[]);
@@ -285,7 +285,7 @@ fn one(fx: &mut Fx<'_, '_, '_, '_>, kind: ForkKind, fork: &Fork) {
             let found = call_body(fx, ty, known(0), f, &[ctx, from, to]);
             if let Some(&sum) = found.first() {
                 let at = fx.b.ins().ishl_imm_u(number, 3);
-                let at = fx.b.ins().iadd(own[5], at);
+                let at = fx.b.ins().iadd(kind_args[5], at);
                 let at = fx.wide(at);
                 let at = fx.b.ins().iadd(fx.vmctx, at);
                 fx.b.ins().store(MemFlagsData::trusted(), sum, at, 0);

@@ -96,8 +96,8 @@ fn define_for_tasks(
         (Some(provided), _) => shim(env, context, index, &symbol, provided, true)?,
         (None, None) => unreachable!("an import is provided, or an error"),
     };
-    let own = env.program.func(&env.symbols[index as usize]);
-    let called = own.and_then(|k| env.program.funcs[k].called.clone());
+    let defined = env.program.func(&env.symbols[index as usize]);
+    let called = defined.and_then(|k| env.program.funcs[k].called.clone());
     env.program.func_mut(key).called = called.or_else(|| Some(env.symbols[index as usize].clone()));
     Ok(key)
 }
@@ -256,7 +256,7 @@ fn shim(
                 let results = fx.b.inst_results(call).to_vec();
                 fx.b.ins().return_(&results);
             }
-            Provided::Loop(ends_early) => loops::whole(fx, *ends_early),
+            Provided::Loop(ends_early) => loops::all_steps(fx, *ends_early),
             Provided::Inverse => inverses::calls(fx, false),
             Provided::Missing => {
                 fx.b.ins().trap(trap::MISSING_IMPORT);

@@ -118,7 +118,7 @@ fn steps(fx: &mut Fx<'_, '_, '_, '_>, ends_early: bool) {
 }
 
 /// The import: all steps from zero on.
-pub(super) fn whole(fx: &mut Fx<'_, '_, '_, '_>, ends_early: bool) {
+pub(super) fn all_steps(fx: &mut Fx<'_, '_, '_, '_>, ends_early: bool) {
     let &[step, state, bytes, params, n] = &fx.stack[..] else { unreachable!("the import has this type") };
     let of_task = fx.view.is_some();
     let [driver, _, task] = symbols(ends_early);

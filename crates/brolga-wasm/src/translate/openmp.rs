@@ -80,12 +80,12 @@ pub(super) fn region(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, n: usize, symbol:
         fx.set_word(zero, at, 0);
     });
     let stacks = fx.stacks();
-    let own = [&[fx.vmctx, list, stacks, threads, zero, function, list], &args[..]].concat();
+    let shared_args = [&[fx.vmctx, list, stacks, threads, zero, function, list], &args[..]].concat();
     let workers = fx.b.ins().iadd_imm_s(count, -1);
-    let given = vec![types::I32; own.len() - 1];
+    let given = vec![types::I32; shared_args.len() - 1];
     let driver = format!("{symbol}{}", brolga_ir::fork::TASKS);
     let callee = fx.callee(&driver, |fx| fx.env.signature_of([&given[..], &[types::I64]].concat(), None));
-    fx.b.ins().call(callee, &[&own[..], &[workers]].concat());
+    fx.b.ins().call(callee, &[&shared_args[..], &[workers]].concat());
     let (stack_pointer, stacks) = fx.of_task(list, stacks, threads, zero);
     fx.enter_view(stack_pointer, stacks, zero);
     call_thread(fx, fork, function, &args, [zero, threads, list]);
@@ -107,11 +107,11 @@ pub(super) fn thread(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, n: usize) {
 }
 
 /// Call the function of a thread, of whose number, team and list this is known.
-fn call_thread(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, function: Value, args: &[Value], own: [Value; 3]) {
+fn call_thread(fx: &mut Fx<'_, '_, '_, '_>, fork: &Fork, function: Value, args: &[Value], thread_words: [Value; 3]) {
     let at = fx.frame(known::BYTES);
     let zero = fx.b.ins().iconst(types::I32, 0);
     let places = [known::NUMBER, known::TEAM, known::LIST, known::ZERO];
-    for (value, place) in own.into_iter().chain([zero]).zip(places) {
+    for (value, place) in thread_words.into_iter().chain([zero]).zip(places) {
         fx.set_word(value, at, place);
     }
     fx.view.as_mut().expect("threads have a view").thread = at;
@@ -290,7 +290,7 @@ fn static_init(fx: &mut Fx<'_, '_, '_, '_>, wide: bool, signed: bool) {
     let [from, to, step] = [(lo, hi), (hi, lo), (incr, back)].map(|(x, y)| fx.b.ins().select(up, x, y));
     let less = if signed { IntCC::SignedLessThan } else { IntCC::UnsignedLessThan };
     let empty = fx.b.ins().icmp(less, to, from);
-    let [done, some, chunked, whole, wrong] = [(); 5].map(|()| fx.b.create_block());
+    let [done, some, chunked, unchunked, wrong] = [(); 5].map(|()| fx.b.create_block());
     fx.b.ins().brif(empty, done, &[], some, &[]);
     fx.b.switch_to_block(done);
     let no = fx.b.ins().iconst(types::I32, 0);
@@ -310,7 +310,7 @@ fn static_init(fx: &mut Fx<'_, '_, '_, '_>, wide: bool, signed: bool) {
     fx.b.ins().brif(is_chunked, chunked, &[], otherwise, &[]);
     fx.b.switch_to_block(otherwise);
     let is_static = fx.b.ins().icmp_imm_s(IntCC::Equal, kind, schedule::STATIC);
-    fx.b.ins().brif(is_static, whole, &[], wrong, &[]);
+    fx.b.ins().brif(is_static, unchunked, &[], wrong, &[]);
     fx.b.switch_to_block(wrong);
     fx.b.ins().trap(trap::OPENMP);
     // Chunks go round: those of a thread are a stride apart.
@@ -328,7 +328,7 @@ fn static_init(fx: &mut Fx<'_, '_, '_, '_>, wide: bool, signed: bool) {
     let is_last = fx.b.ins().icmp(IntCC::Equal, rest, thread);
     finish(fx, put, last, is_last, [(lower, first), (upper, end), (stride, round)]);
     // One part for each thread but the first one, which has none.
-    fx.b.switch_to_block(whole);
+    fx.b.switch_to_block(unchunked);
     let alone = fx.b.ins().icmp(IntCC::Equal, threads, one);
     let others = fx.b.ins().isub(threads, one);
     let parts = fx.b.ins().select(alone, one, others);
@@ -352,8 +352,8 @@ fn static_init(fx: &mut Fx<'_, '_, '_, '_>, wide: bool, signed: bool) {
     let off = fx.b.ins().imul(rest, incr);
     let end = fx.b.ins().iadd(first, off);
     let end = fx.b.ins().select(count, end, hi);
-    let behind = fx.b.ins().iadd(before, count);
-    let is_last = fx.b.ins().icmp(IntCC::Equal, behind, trips);
+    let after = fx.b.ins().iadd(before, count);
+    let is_last = fx.b.ins().icmp(IntCC::Equal, after, trips);
     let has = fx.b.ins().icmp(IntCC::NotEqual, count, zero);
     let is_last = fx.b.ins().band(is_last, has);
     let all = fx.b.ins().imul(trips, incr);

@@ -57,11 +57,11 @@ pub(crate) fn need_view(info: &Info<'_>, provided: &[Option<Provided>]) -> Vec<b
     let calls_tasks = |p: &Provided| {
         matches!(p, Provided::Invoke | Provided::Loop(_) | Provided::Inverse | Provided::Fork(_) | Provided::OpenMp(_))
     };
-    let own = |i: usize| match &provided[i] {
+    let needs_directly = |i: usize| match &provided[i] {
         None | Some(Provided::Around(_)) => info.funcs[i].body.is_some() && uses_stack(i),
         Some(p) => calls_tasks(p),
     };
-    let mut needs: Vec<bool> = (0..info.funcs.len()).map(own).collect();
+    let mut needs: Vec<bool> = (0..info.funcs.len()).map(needs_directly).collect();
     let calls = |i: usize| matches!(provided[i], None | Some(Provided::Around(_)));
     loop {
         let more: Vec<usize> = (0..needs.len())
@@ -98,7 +98,7 @@ impl Fx<'_, '_, '_, '_> {
     }
 
     /// Whether a global is the stack pointer, and the task has one of its own.
-    pub(crate) fn is_own_stack(&self, global: u32) -> bool {
+    pub(crate) fn is_task_stack_pointer(&self, global: u32) -> bool {
         self.view.is_some() && self.env.info.stack_pointer() == Some(global)
     }
 
@@ -144,8 +144,8 @@ impl Fx<'_, '_, '_, '_> {
         let Some(TaskView { stack, given, .. }) = self.view else { return };
         let now = self.b.use_var(stack);
         if now != given {
-            let kept = self.b.ins().icmp(IntCC::NotEqual, now, given);
-            self.b.ins().trapnz(kept, trap::KEPT_STACK);
+            let leaked = self.b.ins().icmp(IntCC::NotEqual, now, given);
+            self.b.ins().trapnz(leaked, trap::KEPT_STACK);
         }
     }
 
@@ -167,12 +167,12 @@ impl Fx<'_, '_, '_, '_> {
         let place = self.b.ins().ishl_imm_u(first, i64::from(STACK.ilog2()));
         let top = self.b.ins().iadd_imm_s(place, (FIRST_STACK + STACK - MARGIN) as u32 as i32 as i64);
         let number = self.b.ins().ishl_imm_u(each, 16);
-        let own = self.b.ins().bor(first, number);
+        let packed = self.b.ins().bor(first, number);
         // The first one goes on with the stack, and so do all if there are too few.
         let stays = self.b.ins().imul(each, t);
         let top = self.b.ins().select(stays, top, stack_pointer);
-        let own = self.b.ins().select(each, own, stacks);
-        (top, own)
+        let packed = self.b.ins().select(each, packed, stacks);
+        (top, packed)
     }
 
     /// A word of memory at an address, and so many bytes behind it.

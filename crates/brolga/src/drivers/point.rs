@@ -420,11 +420,11 @@ impl Point {
             let mut rest = along.as_ref();
             fits(rest.len(), self.inputs(), "directions", "one per input")?;
             for (i, (input, &ty)) in self.inputs.iter().zip(&self.params).enumerate() {
-                let own;
-                (own, rest) = rest.split_at(input.count(ty));
+                let coordinates;
+                (coordinates, rest) = rest.split_at(input.count(ty));
                 match &mut blocks[i] {
-                    Some(block) => put(input.is_single(), block.bytes_mut(), own, (k, width)),
-                    None if matches!(input, Argument::Active(_)) => values[k * n + i] = Some(value(ty, own)),
+                    Some(block) => put(input.is_single(), block.bytes_mut(), coordinates, (k, width)),
+                    None if matches!(input, Argument::Active(_)) => values[k * n + i] = Some(value(ty, coordinates)),
                     None => {}
                 }
             }
@@ -455,15 +455,19 @@ impl Point {
         fits(flat.len(), self.outputs(), "seeds", "one per output")?;
         let (mut seeds, mut rest) = (Vec::new(), flat);
         for &ty in &self.returns {
-            let own;
-            (own, rest) = rest.split_at(if is_float(ty) { ty.lane_count() as usize } else { 0 });
-            seeds.push(if own.is_empty() { DataValue::read_from_slice_ne(&[0; 16], ty) } else { value(ty, own) });
+            let coordinates;
+            (coordinates, rest) = rest.split_at(if is_float(ty) { ty.lane_count() as usize } else { 0 });
+            seeds.push(if coordinates.is_empty() {
+                DataValue::read_from_slice_ne(&[0; 16], ty)
+            } else {
+                value(ty, coordinates)
+            });
         }
         for &i in &self.outputs {
-            let own;
-            (own, rest) = rest.split_at(self.inputs[i].count(self.params[i]));
+            let coordinates;
+            (coordinates, rest) = rest.split_at(self.inputs[i].count(self.params[i]));
             let shadow = shadows[i].as_mut().expect("an output is a buffer");
-            put(self.inputs[i].is_single(), shadow.bytes_mut(), own, at);
+            put(self.inputs[i].is_single(), shadow.bytes_mut(), coordinates, at);
         }
         Ok(seeds)
     }
@@ -504,8 +508,8 @@ impl Point {
         let run = unsafe { rule.tangent(&self.args(&primals, &shadows), &directions, &mut values, &mut tangents) };
         let Some(_) = unless_too_wide(run)? else { return Ok(None) };
         let one = |k: usize| {
-            let own = tangents.iter().skip(k * self.returns.len()).map(Option::as_ref);
-            let tangents = self.gather_outputs(own, &shadows, (k, width));
+            let of_returns = tangents.iter().skip(k * self.returns.len()).map(Option::as_ref);
+            let tangents = self.gather_outputs(of_returns, &shadows, (k, width));
             rule.known_tangents(&tangents).map(|()| tangents)
         };
         (0..along.len()).map(one).collect::<Result<_, _>>().map(Some)
@@ -579,8 +583,8 @@ impl Derivatives for Point {
         // SAFETY: as in `batch`.
         drop(unsafe { rule.tangent(&self.args(&primals, &shadows), &directions, &mut values, &mut found) }?);
         let coefficients = |k: usize| {
-            let own = found.iter().skip(k * self.returns.len()).map(Option::as_ref);
-            let all = self.gather_outputs(own, &shadows, (k, order));
+            let of_returns = found.iter().skip(k * self.returns.len()).map(Option::as_ref);
+            let all = self.gather_outputs(of_returns, &shadows, (k, order));
             rule.known_tangents(&all).map(|()| all)
         };
         let value = self.gather_outputs(values.iter().map(Some), &primals, ONE);

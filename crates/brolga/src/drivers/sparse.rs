@@ -521,8 +521,8 @@ mod tests {
             &pattern,
             Sweep::Forward,
             one_by_one(|along: &[f64]| {
-                let whole = along.iter().all(|x| x.fract() == 0.0);
-                Ok(if whole { times(&matrix, along) } else { times_single(along) })
+                let integral = along.iter().all(|x| x.fract() == 0.0);
+                Ok(if integral { times(&matrix, along) } else { times_single(along) })
             }),
         )
         .unwrap();

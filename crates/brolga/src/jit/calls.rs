@@ -313,11 +313,11 @@ impl DerivedRule {
         cotangents: &mut Vec<Option<DataValue>>,
     ) -> Result<Run, Error> {
         // SAFETY: our contract.
-        self.counted(|| unsafe { self.now().gradient_once(args, seeds, results, cotangents) })
+        self.counted(|| unsafe { self.now().gradient_uncounted(args, seeds, results, cotangents) })
     }
 
     /// The same, of this rule.
-    pub(super) unsafe fn gradient_once(
+    pub(super) unsafe fn gradient_uncounted(
         &self,
         args: &[Arg],
         seeds: &[DataValue],
@@ -330,9 +330,9 @@ impl DerivedRule {
         }
         let Derived::Combined { entry, results: wanted, segment } = inner.derived else {
             // SAFETY: our contract.
-            let mut pullback = unsafe { self.forward_once(args, results) }?;
+            let mut pullback = unsafe { self.forward_uncounted(args, results) }?;
             // SAFETY: our contract.
-            unsafe { pullback.call_once(seeds, cotangents) }?;
+            unsafe { pullback.call_uncounted(seeds, cotangents) }?;
             return Ok(Run { rule: pullback.rule, tape: Some(pullback.tape) });
         };
         self.check_seeds(seeds)?;
@@ -383,16 +383,21 @@ impl DerivedRule {
     /// As [`Self::forward`].
     pub unsafe fn forward_into(&self, args: &[Arg], results: &mut Vec<DataValue>) -> Result<Pullback, Error> {
         // SAFETY: our contract.
-        self.counted(|| unsafe { self.now().forward_once(args, results) })
+        self.counted(|| unsafe { self.now().forward_uncounted(args, results) })
     }
 
     /// The same, of this rule.
-    pub(super) unsafe fn forward_once(&self, args: &[Arg], results: &mut Vec<DataValue>) -> Result<Pullback, Error> {
+    pub(super) unsafe fn forward_uncounted(
+        &self,
+        args: &[Arg],
+        results: &mut Vec<DataValue>,
+    ) -> Result<Pullback, Error> {
         let inner = &*self.0;
         let Derived::Pair { forward, .. } = inner.derived else {
-            let whole = "this rule was derived as one function (Mode::Combined): call `gradient`, or derive it split";
+            let one_function =
+                "this rule was derived as one function (Mode::Combined): call `gradient`, or derive it split";
             let forward_mode = matches!(inner.derived, Derived::Tangent { .. });
-            return Err(Error::Usage(if forward_mode { FORWARD_MODE } else { whole }.to_owned()));
+            return Err(Error::Usage(if forward_mode { FORWARD_MODE } else { one_function }.to_owned()));
         };
         self.check_args(args)?;
         let mut tape = self.begin(args)?;

@@ -54,11 +54,11 @@ fn runtime_symbol(symbol: &str) -> Option<*const u8> {
 /// Ask once for a sine and a cosine, where both are glibc's and the program has not defined
 /// functions of their names.
 pub fn one_call_of_two(func: &mut ir::Function, program: &Program) {
-    let own = |k: FuncKey| program.funcs[k].body.is_some() || program.funcs[k].host.is_some();
+    let has_definition = |k: FuncKey| program.funcs[k].body.is_some() || program.funcs[k].host.is_some();
     let is_of_c = |symbol: &str| {
         cfg!(all(target_os = "linux", target_env = "gnu"))
             && runtime_symbol(symbol).is_some()
-            && !program.func(symbol).is_some_and(own)
+            && !program.func(symbol).is_some_and(has_definition)
     };
     sincos(func, is_of_c);
 }
@@ -338,9 +338,9 @@ impl<'p> Builder<'p> {
     /// The same with other options, if there are any.
     fn primals_as(&mut self, options: Option<&Options>, funcs: &[FuncKey]) -> Result<(), Error> {
         let Some(options) = options else { return self.primals(funcs) };
-        let own = std::mem::replace(&mut self.linked.isa, host_isa(options)?);
+        let given_isa = std::mem::replace(&mut self.linked.isa, host_isa(options)?);
         let found = self.primals(funcs);
-        self.linked.isa = own;
+        self.linked.isa = given_isa;
         found
     }
 
@@ -383,9 +383,9 @@ const SHORT: usize = 150;
 /// There, blocks for rare runs do not count, as whatever becomes of them costs no time when it
 /// runs, unless they are more than all others.
 ///
-/// Blocks that run iterations in lanes do not count: they are there beside what they do. `twice`
-/// says that half of the function is there twice.
-pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
+/// Blocks that run iterations in lanes do not count: they are there beside what they do.
+/// `versioned` says that half of the function is there twice.
+pub fn is_better_plain(func: &ir::Function, versioned: bool) -> bool {
     let divides = divides_by_constants(func);
     // What the mid-end would do for a short function has been done.
     if brolga_clif::licm_gvn::is_short(func) {
@@ -413,7 +413,7 @@ pub fn is_better_plain(func: &ir::Function, twice: bool) -> bool {
             warm = (warm.0 + insts, warm.1 + branches);
         }
     }
-    let ((insts, branches), most) = match twice {
+    let ((insts, branches), most) = match versioned {
         _ if longest <= SHORT => ((warm.0.max(all.0 / 2), warm.1.max(all.1 / 2)), (4000, 128)),
         true => (all, (3000, 64)),
         false => (all, (2000, 32)),
@@ -580,7 +580,7 @@ fn derived(
     b.primals_as(primals, &called)?;
     let (mut shown, mut thunks) = (Shown::new(), false);
     for (part, func) in parts {
-        let plain = options.effort != Effort::Quick && is_better_plain(&func, part.twice);
+        let plain = options.effort != Effort::Quick && is_better_plain(&func, part.versioned);
         let unit = b.define(&part.symbol, func, Some(&d.names), part.owner)?;
         if plain {
             unit.isa = None;
@@ -644,8 +644,8 @@ mod tests {
             write!(text, "block{here}{cold}:\n brif v0, block{}, block{next}\n", here + 1).expect("strings grow");
             write!(text, "block{}{cold}:\n jump block{next}\n", here + 1).expect("strings grow");
         }
-        let (last, behind) = (2 * (warm + cold) + 1, 2 * (warm + cold) + 2);
-        write!(text, "block{last}:\n brif v0, block{last}, block{behind}\nblock{behind}:\n return\n}}").expect("grows");
+        let (last, exit) = (2 * (warm + cold) + 1, 2 * (warm + cold) + 2);
+        write!(text, "block{last}:\n brif v0, block{last}, block{exit}\nblock{exit}:\n return\n}}").expect("grows");
         cranelift_reader::parse_functions(&text).unwrap_or_else(|e| panic!("{e}: {text}")).remove(0)
     }
 

@@ -124,7 +124,7 @@ pub(crate) struct ShadowPlaces {
     all_said: bool,
     /// Shadows of arguments of which the caller has said no more than how long they are, or that
     /// they hold floats: address, length, and whether there is nothing else.
-    whole: SmallVec<[(u64, u64, bool); 8]>,
+    by_length: SmallVec<[(u64, u64, bool); 8]>,
     /// Shadows of floats of another size than those which a program moves as integers: address and
     /// length.
     others: Vec<(u64, usize)>,
@@ -137,12 +137,12 @@ impl ShadowPlaces {
         let known = shadowed().filter_map(|(_, a)| Some((a.shadow, a.floats.clone()?))).collect();
         let no_floats = |i: usize| matches!(specs.get(i).and_then(|a| a.elem), Some(Elem::Int | Elem::Pointer));
         let only_floats = |i: usize| matches!(specs.get(i).and_then(|a| a.elem), Some(Elem::F32 | Elem::F64));
-        let whole = shadowed().filter(|&(i, a)| a.floats.is_none() && !no_floats(i));
+        let by_length = shadowed().filter(|&(i, a)| a.floats.is_none() && !no_floats(i));
         let all_said = shadowed().all(|(i, a)| a.floats.is_some() || no_floats(i));
         Self {
             known,
             all_said,
-            whole: whole.filter_map(|(i, a)| Some((a.shadow, a.len?, only_floats(i)))).collect(),
+            by_length: by_length.filter_map(|(i, a)| Some((a.shadow, a.len?, only_floats(i)))).collect(),
             others: Vec::new(),
         }
     }
@@ -179,13 +179,13 @@ impl ShadowPlaces {
     /// `only_floats`: where nothing else can lie.
     pub(crate) fn any_poison(&self, only_floats: bool) -> bool {
         let is_such = |word: &[u8]| word.try_into().is_ok_and(|w| u32::from_le_bytes(w) | 1 << 31 == u32::MAX);
-        let whole = self.whole.iter().filter(|w| w.2 || !only_floats).any(|&(at, len, _)| {
+        let any_by_length = self.by_length.iter().filter(|w| w.2 || !only_floats).any(|&(at, len, _)| {
             // SAFETY: a shadow is as large as its primal, as far as the caller has said.
             let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, len as usize) };
             bytes.chunks_exact(4).any(is_such)
         });
         let all = self.known.iter().flat_map(|(base, all)| all.iter().map(move |f| (base.wrapping_add(f.offset), f)));
-        whole
+        any_by_length
             || all.filter(|(_, f)| f.size != 0).any(|(at, f)| {
                 // SAFETY: a shadow is as large as its primal, where floats are said to be.
                 let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, f.len as usize) };
@@ -210,7 +210,7 @@ impl ShadowPlaces {
     /// there.
     pub(crate) fn has_float(&self, address: u64) -> bool {
         let holds = |base: u64, f: &Floats| f.size != 0 && address.wrapping_sub(base.wrapping_add(f.offset)) < f.len;
-        self.whole.iter().any(|&(base, len, _)| address.wrapping_sub(base) < len)
+        self.by_length.iter().any(|&(base, len, _)| address.wrapping_sub(base) < len)
             || self.known.iter().any(|(base, all)| all.iter().any(|f| holds(*base, f)))
     }
 
@@ -219,8 +219,8 @@ impl ShadowPlaces {
     pub(crate) fn at(&self, address: u64) -> There {
         let holds = |at: u64, len: u64, base: u64, f: &Floats| {
             let at = at.wrapping_sub(base.wrapping_add(f.offset));
-            let whole = f.size == 0 || at.is_multiple_of(f.size.into());
-            at.checked_add(len).is_some_and(|end| end <= f.len) && whole
+            let at_float = f.size == 0 || at.is_multiple_of(f.size.into());
+            at.checked_add(len).is_some_and(|end| end <= f.len) && at_float
         };
         let size = |at: u64, len: u64| {
             let mut all = self.known.iter().flat_map(|(base, all)| all.iter().map(move |f| (*base, f)));

@@ -406,12 +406,12 @@ impl DerivedRule {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn code_bytes(&self) -> usize {
-        let whole = self.0.primal.get().and_then(|p| p.as_ref().ok()).map(|p| &p.0.code);
-        let own = whole.unwrap_or_else(|| self.0.code()).code_bytes();
+        let module_code = self.0.primal.get().and_then(|p| p.as_ref().ok()).map(|p| &p.0.code);
+        let bytes = module_code.unwrap_or_else(|| self.0.code()).code_bytes();
         match self.0.tiers.as_ref().and_then(Tiers::second) {
             // In one module, the later has it all.
-            Some(second) if second.0.added.is_some() => own.max(second.code_bytes()),
-            second => own + second.map_or(0, Self::code_bytes),
+            Some(second) if second.0.added.is_some() => bytes.max(second.code_bytes()),
+            second => bytes + second.map_or(0, Self::code_bytes),
         }
     }
 

@@ -218,17 +218,17 @@ impl Pullback {
     pub unsafe fn call_into(&mut self, seeds: &[DataValue], out: &mut Vec<Option<DataValue>>) -> Result<(), Error> {
         if self.rule.is_settled() {
             // SAFETY: our contract.
-            return unsafe { self.call_once(seeds, out) };
+            return unsafe { self.call_uncounted(seeds, out) };
         }
         let begin = Instant::now();
         // SAFETY: our contract.
-        let called = unsafe { self.call_once(seeds, out) };
+        let called = unsafe { self.call_uncounted(seeds, out) };
         self.rule.count(begin.elapsed());
         called
     }
 
     /// The same. It is not counted.
-    pub(super) unsafe fn call_once(
+    pub(super) unsafe fn call_uncounted(
         &mut self,
         seeds: &[DataValue],
         out: &mut Vec<Option<DataValue>>,
@@ -243,7 +243,7 @@ impl Pullback {
             self.tape.global_shadows_mut().zero();
         }
         self.tape.begin_pullback();
-        self.tape.count_again();
+        self.tape.reset_counts();
         let before = self.places.other_floats();
         let seg = self.tape.as_mut_ptr() as i64;
         let (params, returns) = (&inner.signature.params, &inner.signature.returns);

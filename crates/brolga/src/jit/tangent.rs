@@ -48,7 +48,7 @@ impl DerivedRule {
         tangents: &mut Vec<Option<DataValue>>,
     ) -> Result<Run, Error> {
         // SAFETY: our contract.
-        self.counted(|| unsafe { self.now().tangent_once(args, directions, results, tangents) })
+        self.counted(|| unsafe { self.now().tangent_uncounted(args, directions, results, tangents) })
     }
 
     /// How many derivatives a run computes: [`Options::width`](brolga_ir::Options::width).
@@ -67,7 +67,7 @@ impl DerivedRule {
     }
 
     /// The same, of this rule.
-    unsafe fn tangent_once(
+    unsafe fn tangent_uncounted(
         &self,
         args: &[Arg],
         directions: &[Option<DataValue>],

@@ -293,8 +293,9 @@ mod tests {
         let alone = back_end(&mut ctx, &mut regs, &func, &*isa).map(|code| bytes(&code.expect("it compiles")));
         assert!(back_end(&mut ctx, &mut regs, &func, &*plain_isa().expect("the host")).is_none());
         let mut ctx = Context::for_function(func);
-        let whole = ctx.compile(&*isa, &mut ControlPlane::default()).map(bytes).unwrap_or_else(|e| panic!("{e:?}"));
-        [alone, Some(whole)]
+        let full_pipeline =
+            ctx.compile(&*isa, &mut ControlPlane::default()).map(bytes).unwrap_or_else(|e| panic!("{e:?}"));
+        [alone, Some(full_pipeline)]
     }
 
     #[test]
@@ -303,12 +304,12 @@ mod tests {
             block0(v0: f64, v1: i64): jump block1(v0, v1)
             block1(v2: f64, v3: i64): v4 = fmul v2, v0 v5 = iconst.i64 -1 v6 = iadd v3, v5 brif v6, block1(v4, v6), block2
             block2: trapz v1, user1 store v4, v1 return v4 }";
-        let [alone, whole] = compiled(loops);
-        assert!(alone.is_some() && alone == whole);
+        let [alone, full_pipeline] = compiled(loops);
+        assert!(alone.is_some() && alone == full_pipeline);
         // A block that cannot be reached, and another name of a value.
         for (from, to) in [("return v4 }", "return v4 block3: return v0 }"), ("store v4", "v7 -> v4 store v7")] {
-            let [alone, whole] = compiled(&loops.replace(from, to));
-            assert!(alone.is_none() && whole.is_some(), "{to}");
+            let [alone, full_pipeline] = compiled(&loops.replace(from, to));
+            assert!(alone.is_none() && full_pipeline.is_some(), "{to}");
         }
     }
 

@@ -88,7 +88,7 @@ impl Comments<'_, '_> {
             self.line(0, &format!("{b} never reaches a return: it records nothing and has no reverse"));
             return;
         }
-        let runs = if facts.cfg.runs_once(b) { "runs at most once" } else { "runs in a loop" };
+        let runs = if facts.cfg.is_acyclic(b) { "runs at most once" } else { "runs in a loop" };
         let entered = match plan.preds[b] {
             None if plan.rerun(b).is_some_and(|a| a.by_iteration) => {
                 "run again in the reverse half, which reverses iteration by iteration".to_owned()

@@ -57,7 +57,7 @@ fn section(out: &mut String, label: &str, lines: &[String]) {
 }
 
 fn block_header(f: &Facts<'_>, b: ir::Block) -> String {
-    let runs = if f.cfg.runs_once(b) { "runs at most once" } else { "runs in a loop" };
+    let runs = if f.cfg.is_acyclic(b) { "runs at most once" } else { "runs in a loop" };
     let mut s = format!("{b}:  ; {runs}\n");
     for &p in f.func().dfg.block_params(b) {
         let ty = f.func().dfg.value_type(p);

@@ -75,9 +75,9 @@ fn links_lead_somewhere() {
 fn anchors(path: &Path) -> BTreeSet<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let headings = text.lines().filter(|l| l.starts_with('#')).map(|l| l.trim_start_matches('#').trim().to_lowercase());
-    let kept =
+    let slug =
         |h: String| h.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_')).collect::<String>();
-    headings.map(|h| kept(h).replace(' ', "-")).collect()
+    headings.map(|h| slug(h).replace(' ', "-")).collect()
 }
 
 #[test]

@@ -47,8 +47,8 @@ pub(super) unsafe fn innermost<'c>() -> Option<&'c CodeRanges> {
 }
 
 /// See [`install_handlers`](super::install_handlers).
-pub(super) fn install_again() {
-    signals::install_again();
+pub(super) fn reinstall() {
+    signals::reinstall();
 }
 
 /// See [`handlers_are_in_place`](super::handlers_are_in_place).

@@ -5,7 +5,7 @@
 //!
 //! **Answer.** Installed once, for good, the first time a guarded call is made. A program that
 //! installs a handler later must pass on what it does not know, as we do, or have ours installed
-//! again ([`install_again`]): then its handler is asked after ours. A later handler may pass on to
+//! again ([`reinstall`]): then its handler is asked after ours. A later handler may pass on to
 //! ours, which passes on to it: what comes back so goes to the handler that was there first.
 //!
 //! **Cost.** Nothing until there is a fault.
@@ -59,7 +59,7 @@ pub(super) fn install() {
 }
 
 /// Install the handler in front of what has been installed since.
-pub(super) fn install_again() {
+pub(super) fn reinstall() {
     install();
     for ((number, _), later) in SIGNALS.into_iter().zip(&LATER) {
         let now = action(number, None);
@@ -151,11 +151,11 @@ fn try_handle(number: c_int, info: &libc::siginfo_t, context: &mut libc::ucontex
 unsafe fn chain(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let index = SIGNALS.iter().position(|&(n, _)| n == number);
     let Some((previous, index)) = PREVIOUS.get().zip(index) else { return };
-    let again = PASSED_ON.replace(true);
+    let was_passed_on = PASSED_ON.replace(true);
     // SAFETY: null or a sigaction that is never freed.
     let later = unsafe { LATER[index].load(Ordering::Acquire).as_ref() };
     // What a later handler has passed on goes to the first.
-    let previous = later.filter(|_| !again).unwrap_or(&previous[index]);
+    let previous = later.filter(|_| !was_passed_on).unwrap_or(&previous[index]);
     // SAFETY: the siginfo is valid.
     let sent = unsafe { (*info).si_code } <= 0;
     match previous.sa_sigaction {
@@ -189,5 +189,5 @@ unsafe fn chain(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
             }
         }
     }
-    PASSED_ON.set(again);
+    PASSED_ON.set(was_passed_on);
 }

@@ -282,7 +282,7 @@ impl Builder<'_, '_> {
         at: Option<ir::Inst>,
     ) -> Val {
         let shape = |v| self.facts.activity.ct[v].expect("an active value has a shape");
-        let (ty, own) = (shape(of).ty(), shape(to));
-        fitted(&mut Converter { builder: self, f, at }, ct, ty, own).expect("both are of one width")
+        let (ty, to_shape) = (shape(of).ty(), shape(to));
+        fitted(&mut Converter { builder: self, f, at }, ct, ty, to_shape).expect("both are of one width")
     }
 }

@@ -142,26 +142,26 @@ pub fn pullback(parts: &PullbackParts<'_, '_>, stmts: Given<'_>, ids: &mut Ids) 
 /// One pullback of two with the same parameters: the first if the flag that the forward pass has
 /// left is set.
 pub fn either(guarded: PullbackGraph, free: PullbackGraph, flag: FrameSlot, ids: &mut Ids) -> PullbackGraph {
-    let PullbackGraph { graph: mut whole, seg, reverse_of } = guarded;
-    let (old, new) = (whole.entry(), ids.block());
+    let PullbackGraph { graph: mut merged, seg, reverse_of } = guarded;
+    let (old, new) = (merged.entry(), ids.block());
     let mut others = free.graph.blocks;
     let free_entry = *others.keys().next().expect("a graph has an entry");
-    let opens = whole.blocks[&old].insts.iter().find(|i| i.1.op == AdOp::OpenFrame).map(|(id, i)| (*id, i.clone()));
-    let mut entry = CfgBlock { id: new, insts: opens.into_iter().collect(), ..whole.blocks[&old].clone() };
+    let opens = merged.blocks[&old].insts.iter().find(|i| i.1.op == AdOp::OpenFrame).map(|(id, i)| (*id, i.clone()));
+    let mut entry = CfgBlock { id: new, insts: opens.into_iter().collect(), ..merged.blocks[&old].clone() };
     let d = Val::D(ids.dv());
     entry.insts.insert(ids.inst(), AdInst { defs: [(d, types::I8)].into(), op: AdOp::Restore(flag), at: None });
     entry.term = Term::If(d, to(old), to(free_entry));
-    for way in [&mut whole.blocks[&old], &mut others[&free_entry]] {
+    for way in [&mut merged.blocks[&old], &mut others[&free_entry]] {
         way.params.clear();
         way.insts.retain(|_, i| i.op != AdOp::OpenFrame);
     }
-    whole.make_cold();
+    merged.make_cold();
     let mut blocks: Table<BlockId, CfgBlock> = Table::default();
     blocks.insert(new, entry);
-    blocks.extend(std::mem::take(&mut whole.blocks));
+    blocks.extend(std::mem::take(&mut merged.blocks));
     blocks.extend(others);
-    whole.blocks = blocks;
-    PullbackGraph { graph: whole, seg, reverse_of }
+    merged.blocks = blocks;
+    PullbackGraph { graph: merged, seg, reverse_of }
 }
 
 impl Builder<'_, '_> {
@@ -436,7 +436,7 @@ impl Builder<'_, '_> {
             // A lazily materialised zero: nothing was ever added to an argument without a
             // cotangent.
             let (op, ty) = match facts.activity.ct[formal[i]].filter(|_| !self.plan.exits.is_empty()) {
-                Some(own) => (AdOp::TakeCt(formal[i]), own.ty()),
+                Some(ct_shape) => (AdOp::TakeCt(formal[i]), ct_shape.ty()),
                 None => (AdOp::Arith(Arith::Const(0.0), Args::default(), shape.ty()), shape.ty()),
             };
             self.add(&mut f, [(d, ty)].into(), op, None);

@@ -371,12 +371,12 @@ impl Rewrite<'_> {
             let mask = pos.ins().iconst(types::I64, mask);
             pos.ins().band(x, mask)
         };
-        let whole = |word: Word| match word {
+        let word_source = |word: Word| match word {
             Word::Half(x, _) => (x, true),
             Word::Int(x) => (x, false),
         };
         let [lower, upper] = [low, high].map(|w| {
-            let (x, is_wide) = whole(w);
+            let (x, is_wide) = word_source(w);
             self.source(x, is_wide)
         });
         let guarded = match (low, high) {

@@ -65,7 +65,7 @@ pub(super) fn of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId) -> Result<I
             found.extend(read);
         }
     }
-    for b in behind(n, l).iter() {
+    for b in blocks_after(n, l).iter() {
         for &i in n.cfg.insts(b) {
             mod_ref::written(places, i, cx.effects)
                 .iter()
@@ -76,7 +76,7 @@ pub(super) fn of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId) -> Result<I
 }
 
 /// Blocks that run behind a loop.
-fn behind(n: &Normalised, l: LoopId) -> EntitySet<ir::Block> {
+fn blocks_after(n: &Normalised, l: LoopId) -> EntitySet<ir::Block> {
     let mut found = EntitySet::new();
     let mut work: Vec<ir::Block> = n.loops.loops[l].exits.iter().map(|e| e.1).collect();
     while let Some(b) = work.pop() {

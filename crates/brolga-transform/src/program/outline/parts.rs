@@ -89,8 +89,8 @@ impl<'a> Outlined<'a> {
         }
         let outside = func.layout.blocks().filter(|b| !of.blocks.contains(*b));
         let mut outs = Vec::new();
-        let behind = outside.flat_map(|b| func.layout.block_insts(b)).flat_map(|i| func.dfg.inst_values(i));
-        behind.filter(|&v| inside(v)).for_each(|v| push_new(&mut outs, v));
+        let outside_uses = outside.flat_map(|b| func.layout.block_insts(b)).flat_map(|i| func.dfg.inst_values(i));
+        outside_uses.filter(|&v| inside(v)).for_each(|v| push_new(&mut outs, v));
         for &(from, to) in &of.exits {
             let args = n.cfg.args(from, to);
             args.iter().filter(|&&v| inside(v)).for_each(|&v| push_new(&mut outs, v));

@@ -76,7 +76,7 @@ pub(super) type Sites = (IndexMap<FuncKey, Vec<LoopSite>>, Vec<StayingLoop>);
 /// The loops that are asked for.
 pub(super) fn sites(ask: &Question<'_>, asked: &Checkpoints) -> Result<Sites, Diagnostics> {
     let Question { program, normalised, root, one_function, effects, .. } = *ask;
-    let (mut found, mut kept, mut problems) = (IndexMap::default(), Vec::new(), Diagnostics::default());
+    let (mut found, mut staying, mut problems) = (IndexMap::default(), Vec::new(), Diagnostics::default());
     let addressed = addressed(program, normalised);
     let mut named: IndexMap<FuncKey, Vec<(LoopId, u64)>> = IndexMap::default();
     for (name, bytes) in &asked.around {
@@ -88,24 +88,25 @@ pub(super) fn sites(ask: &Question<'_>, asked: &Checkpoints) -> Result<Sites, Di
             named.entry(k).or_default().push((l, *bytes as u64));
         }
     }
-    let once = if asked.outermost { run_once(program, normalised, root) } else { IndexSet::default() };
-    let all: IndexSet<FuncKey> = named.keys().copied().chain(once.iter().copied()).collect();
+    let single_run = if asked.outermost { single_run_funcs(program, normalised, root) } else { IndexSet::default() };
+    let all: IndexSet<FuncKey> = named.keys().copied().chain(single_run.iter().copied()).collect();
     for k in all {
         let n = &normalised[&k];
         let is_called = k != root || calls_itself(program, normalised, root);
         let returns_first = is_called || !one_function;
         let cx = FootprintInput { program, effects, returns_first, is_called };
-        let own = named.get(&k).map_or(&[][..], |v| v);
+        let named_loops = named.get(&k).map_or(&[][..], |v| v);
         let mut sites: Vec<LoopSite> = Vec::new();
         for l in n.loops.loops.keys() {
-            let budget = own.iter().rev().find(|(id, _)| *id == l).map(|(_, bytes)| *bytes);
-            let outermost = once.contains(&k) && n.loops.loops[l].parent.is_none();
-            let has_named = own.iter().any(|(id, _)| n.loops.contains(l, n.loops.loops[*id].header));
+            let budget = named_loops.iter().rev().find(|(id, _)| *id == l).map(|(_, bytes)| *bytes);
+            let outermost = single_run.contains(&k) && n.loops.loops[l].parent.is_none();
+            let has_named = named_loops.iter().any(|(id, _)| n.loops.contains(l, n.loops.loops[*id].header));
             if budget.is_none() && (!outermost || has_named) {
                 continue;
             }
             let here = StayingLoop::of(n, l, "");
-            if budget.is_some() && own.iter().any(|(id, _)| *id != l && n.loops.contains(l, n.loops.loops[*id].header))
+            if budget.is_some()
+                && named_loops.iter().any(|(id, _)| *id != l && n.loops.contains(l, n.loops.loops[*id].header))
             {
                 let d = Diagnostic::new("AD0193", "of two loops that are to be reversed in parts one is in the other")
                     .note("a step of the outer one would be reversed in parts, too")
@@ -126,7 +127,7 @@ pub(super) fn sites(ask: &Question<'_>, asked: &Checkpoints) -> Result<Sites, Di
                             .help("name a function that is called in another loop, or mark the loop in the program");
                         problems.push(d.at(program, k, stays.inst));
                     }
-                    kept.push(stays);
+                    staying.push(stays);
                 }
             }
         }
@@ -134,7 +135,7 @@ pub(super) fn sites(ask: &Question<'_>, asked: &Checkpoints) -> Result<Sites, Di
             found.insert(k, sites);
         }
     }
-    problems.or_ok((found, kept))
+    problems.or_ok((found, staying))
 }
 
 /// Functions of a name: a symbol, with or without `%`, or what the source calls them.
@@ -188,7 +189,7 @@ fn calls_itself(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, k
 }
 
 /// Functions that a run calls once: the root, and what is called outside of loops.
-fn run_once(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, root: FuncKey) -> IndexSet<FuncKey> {
+fn single_run_funcs(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, root: FuncKey) -> IndexSet<FuncKey> {
     let of_steps: Vec<&str> = program
         .funcs
         .values()

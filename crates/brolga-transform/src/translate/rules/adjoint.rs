@@ -129,9 +129,9 @@ impl Given<'_> {
 
     /// Of which arguments the memory may not be in the reverse half what it was before the call.
     fn overwritten(&self, cx: Cx<'_, '_, '_, '_>) -> i64 {
-        let kept = cx.facts().preserved.get(&cx.inst()).copied().unwrap_or_default();
-        let kept: Vec<usize> = kept.params().collect();
-        bits((0..self.params.len()).map(|i| !kept.contains(&i)))
+        let preserved = cx.facts().preserved.get(&cx.inst()).copied().unwrap_or_default();
+        let preserved: Vec<usize> = preserved.params().collect();
+        bits((0..self.params.len()).map(|i| !preserved.contains(&i)))
     }
 
     /// As the program has it, or in C's convention.
@@ -270,7 +270,7 @@ fn constant_data(program: &Program, f: FuncKey) -> Option<String> {
         for inst in body.layout.blocks().flat_map(|b| body.layout.block_insts(b)) {
             match body.dfg.insts[inst] {
                 ir::InstructionData::Store { args: [x, at], .. } if body.dfg.value_type(x).lane_type().is_float() => {
-                    let data = data_behind(body, at)
+                    let data = data_object_at(body, at)
                         .filter(|symbol| program.data_object(symbol).is_none_or(|key| !program.data[key].writable));
                     if data.is_some() {
                         return data;
@@ -287,7 +287,7 @@ fn constant_data(program: &Program, f: FuncKey) -> Option<String> {
 }
 
 /// The data object into which an address leads, as far as its sums tell.
-fn data_behind(body: &ir::Function, at: ir::Value) -> Option<String> {
+fn data_object_at(body: &ir::Function, at: ir::Value) -> Option<String> {
     let inst = body.dfg.value_def(at).inst()?;
     match body.dfg.insts[inst] {
         ir::InstructionData::UnaryGlobalValue { global_value, .. } => match &body.global_values[global_value] {
@@ -295,7 +295,7 @@ fn data_behind(body: &ir::Function, at: ir::Value) -> Option<String> {
             _ => None,
         },
         ir::InstructionData::Binary { opcode: ir::Opcode::Iadd, args: [a, b] } => {
-            data_behind(body, a).or_else(|| data_behind(body, b))
+            data_object_at(body, a).or_else(|| data_object_at(body, b))
         }
         _ => None,
     }

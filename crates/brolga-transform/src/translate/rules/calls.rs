@@ -328,10 +328,10 @@ fn seeds(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, operands: &
     for (i, shape) in variant.result_shapes(sig) {
         let r = cx.results()[i];
         let ct = match cx.facts().activity.ct[r] {
-            Some(own) => {
+            Some(ct_shape) => {
                 let ct = cx.take_ct(r);
-                fitted(cx, ct, own.ty(), shape).unwrap_or_else(|| {
-                    nothing_arrives(cx, ct, own);
+                fitted(cx, ct, ct_shape.ty(), shape).unwrap_or_else(|| {
+                    nothing_arrives(cx, ct, ct_shape);
                     cx.constant(0.0, shape.ty())
                 })
             }

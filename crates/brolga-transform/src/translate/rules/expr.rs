@@ -276,8 +276,8 @@ impl Walker<'_> {
                 _ => return None,
             };
             // The reverse of a block comes behind all of it, a tangent behind its own instruction.
-            let ahead = || cx.place() == Where::After && layout.pp_cmp(inst, cx.inst()) != Ordering::Less;
-            let before = |b| if b == here { !ahead() } else { facts.loops.dominates(b, here) };
+            let comes_later = || cx.place() == Where::After && layout.pp_cmp(inst, cx.inst()) != Ordering::Less;
+            let before = |b| if b == here { !comes_later() } else { facts.loops.dominates(b, here) };
             let before = layout.inst_block(inst).is_some_and(before);
             (rule.symbol == symbol && *args == wanted[..] && before).then(|| func.dfg.first_result(inst))
         };

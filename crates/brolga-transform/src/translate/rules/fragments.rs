@@ -95,14 +95,14 @@ pub fn computed(cx: Cx<'_, '_, '_, '_>) {
 /// A cotangent of this shape for a value that has the same bits: a number for a piece, or a ticket
 /// for a number. Where the value has none, none may come.
 pub fn hand_over(cx: Cx<'_, '_, '_, '_>, v: ir::Value, ct: Val, shape: Shape) {
-    let Some(own) = cx.facts().activity.ct[v] else {
+    let Some(ct_shape) = cx.facts().activity.ct[v] else {
         let constant = matches!(shape, Shape::Demand { .. }) && cx.facts().activity.state[v] == State::No;
         if constant || cx.facts().activity.is_varied(v) {
             return;
         }
         return nothing_arrives(cx, ct, shape);
     };
-    match fitted(cx, ct, shape.ty(), own) {
+    match fitted(cx, ct, shape.ty(), ct_shape) {
         Some(by) => cx.add_ct(v, by),
         None => nothing_arrives(cx, ct, shape),
     }
@@ -112,12 +112,12 @@ pub fn hand_over(cx: Cx<'_, '_, '_, '_>, v: ir::Value, ct: Val, shape: Shape) {
 /// because the result is cut in pieces.
 pub fn number_of(cx: Cx<'_, '_, '_, '_>, z: ir::Value) -> Option<(Val, Shape)> {
     let facts = cx.facts();
-    let own = facts.activity.ct[z]?;
+    let ct_shape = facts.activity.ct[z]?;
     let ct = cx.take_ct(z);
-    let whole = facts.activity.shape(facts.func(), z).filter(|_| matches!(own, Shape::Bytes { .. }));
-    match whole {
+    let number_shape = facts.activity.shape(facts.func(), z).filter(|_| matches!(ct_shape, Shape::Bytes { .. }));
+    match number_shape {
         Some(shape) => number_of_ticket(cx, ct, shape).map(|ct| (ct, shape)),
-        None => Some((ct, own)),
+        None => Some((ct, ct_shape)),
     }
 }
 

@@ -82,15 +82,15 @@ fn scaled(cx: &mut StmtCx<'_, '_, '_>, p: &Product, z: ir::Value, ct: Val, part:
     let ty = cx.ty(z);
     let mut strong: Vec<ir::Value> = p.strong.to_vec();
     let factors: Vec<(Arith, ir::Value)> = match part {
-        ProductPart::Times(own) => {
+        ProductPart::Times(index) => {
             // A factor that is there twice is one of the others, too.
-            if p.times.iter().filter(|&&x| x == p.times[own]).count() == 1 {
-                strong.retain(|s| *s != p.times[own]);
+            if p.times.iter().filter(|&&x| x == p.times[index]).count() == 1 {
+                strong.retain(|s| *s != p.times[index]);
             }
-            let others = p.times.iter().enumerate().filter(|&(k, _)| k != own).map(|(_, &x)| (Arith::Fmul, x));
+            let others = p.times.iter().enumerate().filter(|&(k, _)| k != index).map(|(_, &x)| (Arith::Fmul, x));
             p.over.iter().map(|&x| (Arith::Fdiv, x)).chain(others).collect()
         }
-        ProductPart::Over(own) => vec![(Arith::Fmul, z), (Arith::Fdiv, p.over[own])],
+        ProductPart::Over(index) => vec![(Arith::Fmul, z), (Arith::Fdiv, p.over[index])],
     };
     let mut by = ct;
     for (op, x) in &factors {

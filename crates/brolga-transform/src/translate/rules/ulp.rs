@@ -38,9 +38,9 @@ pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
     // Of a number from memory it is not known that it is none of a float's bits.
     let number = cx.args()[1 - n];
     if facts.activity.state[number] != State::No && !facts.steps.adds_digits(cx.inst()) {
-        let own = Shape::Demand { n: cx.ty(number).bytes() as u8 };
-        let demand = fitted(cx, ct, shape.ty(), own).expect("any cotangent is a demand");
-        hand_over(cx, number, demand, own);
+        let demand_shape = Shape::Demand { n: cx.ty(number).bytes() as u8 };
+        let demand = fitted(cx, ct, shape.ty(), demand_shape).expect("any cotangent is a demand");
+        hand_over(cx, number, demand, demand_shape);
     }
     if !facts.is_active(x) {
         return;

@@ -62,7 +62,7 @@ pub(crate) fn fit(
         (Bytes { .. }, to) => {
             let (p, t) = (words(cx, primal.0, primal.1), words(cx, t, ty));
             let of = cx.convert(Arith::Iconst(i64::from(to.lane_bytes())), &[], types::I64);
-            let whole: Vec<Val> = p
+            let tangent_words: Vec<Val> = p
                 .into_iter()
                 .zip(t)
                 .map(|(p, t)| {
@@ -71,14 +71,14 @@ pub(crate) fn fit(
                 })
                 .collect();
             match to {
-                Shape::F32Pair => cx.convert(Arith::FromBits(to), &[*whole.first()?], to.ty()),
+                Shape::F32Pair => cx.convert(Arith::FromBits(to), &[*tangent_words.first()?], to.ty()),
                 Shape::F32 => {
-                    let bits = of_words(cx, &whole, types::I32);
+                    let bits = of_words(cx, &tangent_words, types::I32);
                     cx.convert(Arith::Bitcast, &[bits], types::F32)
                 }
-                Shape::F64 => cx.convert(Arith::Bitcast, &[*whole.first()?], types::F64),
+                Shape::F64 => cx.convert(Arith::Bitcast, &[*tangent_words.first()?], types::F64),
                 _ => {
-                    let bits = of_words(cx, &whole, types::I64X2);
+                    let bits = of_words(cx, &tangent_words, types::I64X2);
                     cx.convert(Arith::Bitcast, &[bits], to.ty())
                 }
             }

@@ -48,21 +48,21 @@ pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, shape)) = shape_of_result(cx) else { return };
     let x = cx.args()[0];
     let t = tangent_as(cx, x, shape);
-    let (ty, own) = (type_of(cx.ty(x), shape), tangent_type(cx.facts(), z, shape));
-    let t = if ty == own { t } else { cx.arith(Arith::Bitcast, &[t], own) };
+    let (ty, result_ty) = (type_of(cx.ty(x), shape), tangent_type(cx.facts(), z, shape));
+    let t = if ty == result_ty { t } else { cx.arith(Arith::Bitcast, &[t], result_ty) };
     define(cx, z, Some(t));
 }
 
 /// What is added to the bits of a float, or the like.
 pub fn step(cx: Cx<'_, '_, '_, '_>) {
-    let Some((z, own)) = shape_of_result(cx) else { return };
+    let Some((z, result_shape)) = shape_of_result(cx) else { return };
     let n = cx.facts().steps.of(cx.inst()).expect("it is a step");
-    let whole = cx.facts().activity.shape(cx.func(), z).filter(|_| cx.facts().activity.is_varied(z));
-    let shape = match own {
+    let float_shape = cx.facts().activity.shape(cx.func(), z).filter(|_| cx.facts().activity.is_varied(z));
+    let shape = match result_shape {
         Shape::Bytes { .. } | Shape::Demand { .. } => {
-            whole.unwrap_or(if cx.ty(z) == types::I64 { Shape::F64 } else { Shape::F32 })
+            float_shape.unwrap_or(if cx.ty(z) == types::I64 { Shape::F64 } else { Shape::F32 })
         }
-        _ => own,
+        _ => result_shape,
     };
     match tangent(cx, cx.args()[n]) {
         Some(_) => {
@@ -84,23 +84,23 @@ pub fn linear(cx: Cx<'_, '_, '_, '_>, op: Arith, to: Type) {
 /// Bitwise operations that are sign changes, absolute values or lane masks. All but the choice
 /// between two are the same map forwards and backwards: a factor for each lane.
 pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
-    let Some((z, own)) = shape_of_result(cx) else { return };
+    let Some((z, result_shape)) = shape_of_result(cx) else { return };
     let (facts, inst) = (cx.facts(), cx.inst());
     // A fragment that is a float with another sign.
     let of_piece = || bit_idioms::sign_of_piece(facts.func(), inst, |v| facts.activity.state[v] != State::No);
     let of_piece = if facts.activity.is_varied(z) { None } else { of_piece() };
     if let Some(BitOp::Mask { x, mask }) = of_piece {
         // Let through whole, or not at all.
-        let t = tangent_as(cx, x, own);
-        let none = unknown(cx, false, (own, tangent_type(facts, z, own)));
-        let t = cx.arith(Arith::SelectAll, &[Val::Primal(mask), t, none], tangent_type(facts, z, own));
+        let t = tangent_as(cx, x, result_shape);
+        let none = unknown(cx, false, (result_shape, tangent_type(facts, z, result_shape)));
+        let t = cx.arith(Arith::SelectAll, &[Val::Primal(mask), t, none], tangent_type(facts, z, result_shape));
         return define(cx, z, Some(t));
     }
-    let shape = match (own, of_piece) {
+    let shape = match (result_shape, of_piece) {
         (Shape::Bytes { .. } | Shape::Demand { .. }, Some(_)) if cx.ty(z) == types::I64 => Shape::F64,
         (Shape::Bytes { .. } | Shape::Demand { .. }, Some(_)) => Shape::F32,
         (Shape::Bytes { .. }, None) => facts.activity.shape(facts.func(), z).expect("it carries floats"),
-        _ => own,
+        _ => result_shape,
     };
     let (ty, lane) = (shape.ty(), shape.lane_bytes());
     let classify = || bit_idioms::classify(facts.func(), inst, lane, |v| facts.activity.is_varied(v));
@@ -201,9 +201,9 @@ pub fn extractlane(cx: Cx<'_, '_, '_, '_>) {
     if !cx.facts().is_active(x) {
         return define(cx, z, None);
     }
-    let (l, own) = (lane_immediate(cx), cx.shape(x));
-    let carries = cx.facts().activity.shape(cx.func(), x).filter(|_| matches!(own, Shape::Bytes { .. }));
-    let shape = carries.unwrap_or(own);
+    let (l, operand_shape) = (lane_immediate(cx), cx.shape(x));
+    let carries = cx.facts().activity.shape(cx.func(), x).filter(|_| matches!(operand_shape, Shape::Bytes { .. }));
+    let shape = carries.unwrap_or(operand_shape);
     let of = tangent_as(cx, x, shape);
     let t = if in_pairs(cx, x, shape) { pair(cx, of, l) } else { cx.arith(Arith::Extract(l), &[of], lane_type(shape)) };
     let lane = match shape.lane_bytes() {

@@ -22,8 +22,8 @@ pub(super) fn tangent(cx: &StmtCx<'_, '_, '_>, v: ir::Value) -> Option<Val> {
 pub(super) fn tangent_as(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Val {
     let (ty, lost) = (cx.ty(v), cx.facts().is_active(v) || cx.facts().is_unfollowed(v));
     let to = (shape, type_of(ty, shape));
-    let own = cx.facts().activity.ct[v];
-    let known = own.and_then(|own| fit(cx, (Val::Primal(v), ty), Val::Tangent(v, 0), own, to));
+    let ct_shape = cx.facts().activity.ct[v];
+    let known = ct_shape.and_then(|ct_shape| fit(cx, (Val::Primal(v), ty), Val::Tangent(v, 0), ct_shape, to));
     known.unwrap_or_else(|| unknown(cx, lost, to))
 }
 
@@ -58,8 +58,8 @@ pub(super) fn define(cx: Cx<'_, '_, '_, '_>, z: ir::Value, by: Option<Val>) {
 
 /// Give a value a tangent of another shape.
 pub(super) fn define_as(cx: Cx<'_, '_, '_, '_>, z: ir::Value, by: Val, shape: Shape) {
-    let (own, ty) = (cx.shape(z), cx.ty(z));
-    let to = (own, type_of(ty, own));
+    let (result_shape, ty) = (cx.shape(z), cx.ty(z));
+    let to = (result_shape, type_of(ty, result_shape));
     let by = fit(cx, (Val::Primal(z), ty), by, shape, to).unwrap_or_else(|| unknown(cx, true, to));
     define(cx, z, Some(by));
 }

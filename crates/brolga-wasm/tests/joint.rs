@@ -5,8 +5,8 @@ use brolga_wasm::brolga::{Inline, Mode, Options};
 use brolga_wasm::{Gradient, Instance, Module, Val, ValType, default_activity};
 
 /// The sum of squares of an array, by halves, with a frame on C's stack around it. At the leaves
-/// the callee traps where `n` is zero; `BEHIND` stands behind the outer call.
-fn module(behind: &str) -> Module {
+/// the callee traps where `n` is zero; `after` stands behind the outer call.
+fn module(after: &str) -> Module {
     let text = format!(
         r#"(module
             (memory (export "memory") 1)
@@ -31,7 +31,7 @@ fn module(behind: &str) -> Module {
                 (f64.store (global.get $sp) (f64.load (local.get $x)))
                 (local.set $s (call $halves (local.get $x) (local.get $n)))
                 (local.set $s (f64.add (local.get $s) (f64.load (global.get $sp))))
-                {behind}
+                {after}
                 (global.set $sp (i32.add (global.get $sp) (i32.const 16)))
                 (local.get $s)))"#
     );
