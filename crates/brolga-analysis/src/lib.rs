@@ -45,6 +45,6 @@ pub use kinds::contents::Contents;
 pub use kinds::pointers::{Delta, Pointers, RootKind};
 pub use memory::escape::Private;
 pub use memory::points_to::Blocks;
-pub use query::callee::{CalleeKind, computed_operands};
+pub use query::callee::{CalleeKind, KnownRule, computed_operands};
 pub use summary::Summaries;
 pub use variant::{ParamMode, Preserved, ResultMode, Variant};

@@ -1,6 +1,6 @@
 //! `brolga check`: each entry of a gradient beside what the oracles say.
 
-use brolga::{Error, Options};
+use brolga::{Error, Options, caller_of_ruled};
 use brolga_driver::check::forward::{ForwardCheck, forward};
 use brolga_driver::check::round_trip::{STATES, round_trip};
 use brolga_driver::check::second::second;
@@ -42,8 +42,18 @@ pub struct CheckArgs {
 
 /// Run the command.
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let file = read(&args.input, &args.call.calls)?;
-    let jobs = jobs(&file, &args.call)?;
+    let mut file = read(&args.input, &args.call.calls)?;
+    // A rule is held to the function that it is of.
+    let mut callers = Vec::new();
+    for key in file.program.funcs.keys().filter(|_| args.input.rules.is_some()).collect::<Vec<_>>() {
+        let caller = caller_of_ruled(&mut file.program, key).map_err(|s| Failure::Usage(format!("%{s} is defined")))?;
+        callers.extend(caller.map(|caller| (key, caller)));
+    }
+    let mut jobs = jobs(&file, &args.call)?;
+    for job in &mut jobs {
+        let caller = callers.iter().find(|c| c.0 == job.call.func);
+        job.call.func = caller.map_or(job.call.func, |c| c.1);
+    }
     let rules = Rules::new(&file);
     let mut wrong = 0;
     for (i, job) in jobs.iter().enumerate() {

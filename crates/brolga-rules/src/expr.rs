@@ -293,10 +293,19 @@ impl E {
     }
 
     /// The other functions that are called.
-    pub fn called(&self) -> Vec<&str> {
+    pub fn called(&self) -> Vec<&Called> {
         let mut out = Vec::new();
-        self.each(&mut |node| {
-            out.extend(if let Node::Call(called) = node { Some(called.symbol.as_str()) } else { None })
+        self.each(&mut |node| out.extend(if let Node::Call(called) = node { Some(called) } else { None }));
+        out
+    }
+
+    /// The operands that are read, and whether each as an integer.
+    pub fn operands(&self) -> Vec<(usize, bool)> {
+        let mut out = Vec::new();
+        self.each(&mut |node| match *node {
+            Node::Operand(i) => out.push((i, false)),
+            Node::IntOperand(i) => out.push((i, true)),
+            _ => {}
         });
         out
     }

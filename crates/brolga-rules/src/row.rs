@@ -10,7 +10,7 @@
 
 use std::fmt;
 
-use crate::expr::{E, Reads, operand_name, result_name};
+use crate::expr::{Called, E, Reads, operand_name, result_name};
 
 /// A partial derivative ∂z/∂x.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,10 +68,18 @@ impl Partial {
     }
 
     /// Functions of the user's that are called.
-    pub fn called(&self) -> Vec<&str> {
+    pub fn called(&self) -> Vec<&Called> {
         match self {
             Partial::Zero => vec![],
             Partial::Scale(s) => s.factors().flat_map(E::called).collect(),
+        }
+    }
+
+    /// The operands that are read, and whether each as an integer.
+    pub fn operands(&self) -> Vec<(usize, bool)> {
+        match self {
+            Partial::Zero => vec![],
+            Partial::Scale(s) => s.factors().flat_map(E::operands).collect(),
         }
     }
 

@@ -100,7 +100,7 @@ impl UserRule {
     pub fn symbols(&self) -> Vec<&str> {
         match self {
             Self::Inactive => vec![],
-            Self::Row(row) => row.partials().flat_map(|(_, _, p)| p.called()).collect(),
+            Self::Row(row) => row.partials().flat_map(|(_, _, p)| p.called()).map(|c| c.symbol.as_str()).collect(),
             Self::Tangent { symbol, .. } => vec![symbol],
             Self::Adjoint(rule) => rule.calls().map(|c| c.symbol.as_str()).collect(),
         }
@@ -148,6 +148,14 @@ impl UserRule {
         for (r, o, partial) in row.partials() {
             if !params[o].is_float() && !partial.is_zero() {
                 return Err(format!("parameter {o} of %{symbol} is no float: write 0 for its partial of result {r}"));
+            }
+            let wrong = partial.operands().into_iter().find(|&(i, as_integer)| params[i].is_float() == as_integer);
+            if let Some((i, as_integer)) = wrong {
+                return Err(if as_integer {
+                    format!("parameter {i} of %{symbol} is a float: write it without `float(…)`")
+                } else {
+                    format!("parameter {i} of %{symbol} is no float: write `float(…)` around it")
+                });
             }
         }
         Ok(MathKind::Expr(Arc::new(row)))

@@ -14,7 +14,8 @@ use brolga_ir::block::CfgBlocks;
 use brolga_ir::inst::Val;
 use brolga_ir::lower::{Fence, LowerEnv, Lowered, Shadows, Standalone, Typed, lower_with_checks};
 use brolga_ir::names::Names;
-use brolga_ir::{Diagnostics, Effort, Mode, Pass, PassSet, TapeKind};
+use brolga_ir::program::symbol_of;
+use brolga_ir::{Diagnostics, Effort, Mode, Pass, PassSet, Program, TapeKind};
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
@@ -161,8 +162,9 @@ impl<'s, 'f> Emitter<'s, 'f> {
         shadows: &Shadows,
         checks: Option<&[ir::Inst]>,
     ) {
-        self.verified.check_after("lower", func);
         let facts = self.facts;
+        as_declared(func, facts.program, self.names);
+        self.verified.check_after("lower", func);
         let (program, cfg, blocks) = (facts.program, facts.cfg, &facts.blocks);
         let mut cx = ClifCx {
             graph,
@@ -232,4 +234,21 @@ fn uses_segment(func: &ir::Function, variant: &Variant) -> bool {
     let entry = func.layout.entry_block().expect("a function has a body");
     let segment = func.dfg.block_params(entry)[position(variant)];
     func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).any(|i| func.dfg.inst_values(i).any(|v| v == segment))
+}
+
+/// Let functions of the program that rules name be called by their own conventions.
+fn as_declared(func: &mut ir::Function, program: &Program, names: &Names) {
+    if !program.funcs.values().any(|f| f.rule.is_some() || f.adjoint.is_some()) {
+        return;
+    }
+    for r in func.dfg.ext_funcs.keys().collect::<Vec<_>>() {
+        let spelled = symbol_of(func, &func.dfg.ext_funcs[r].name);
+        let callee = program.func(names.symbol(&spelled).unwrap_or(&spelled));
+        let Some(f) = callee.map(|k| &program.funcs[k]).filter(|f| f.body.is_some()) else { continue };
+        let signature = &func.dfg.signatures[func.dfg.ext_funcs[r].signature];
+        if signature.call_conv != f.signature.call_conv {
+            let signature = ir::Signature { call_conv: f.signature.call_conv, ..signature.clone() };
+            func.dfg.ext_funcs[r].signature = func.import_signature(signature);
+        }
+    }
 }

@@ -61,4 +61,4 @@ pub use nested::Nested;
 pub use pipeline::Stages;
 pub use program::abi::Abi;
 pub use translate::tangent::POISON;
-pub use user_rules::set_rules;
+pub use user_rules::{caller_of_ruled, set_rules};

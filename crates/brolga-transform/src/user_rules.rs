@@ -13,8 +13,9 @@
 use std::collections::BTreeMap;
 
 use brolga_ir::{Attached, DataObject, Diagnostic, Diagnostics, FuncKey, Program};
-use brolga_rules::UserRule;
-use cranelift_codegen::ir::AbiParam;
+use brolga_rules::{CallArg, MathKind, MathRule, UserRule};
+use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder};
 
 use crate::stand_in::{ELSEWHERE, stand_in};
 use crate::translate::rules::adjoint::{signature_of, tys};
@@ -46,7 +47,9 @@ fn set(program: &mut Program, key: FuncKey, rule: &UserRule, imports: bool) -> R
         ));
     };
     let UserRule::Adjoint(adjoint) = rule else {
-        program.func_mut(key).rule = Some(Attached::new(rule.for_function(&symbol, &params, &rets)?));
+        let rule = rule.for_function(&symbol, &params, &rets)?;
+        calls_fit(program, &rule, &signature)?;
+        program.func_mut(key).rule = Some(Attached::new(rule));
         return Ok(());
     };
     adjoint.fits(&symbol, &params, &rets)?;
@@ -73,5 +76,56 @@ fn set(program: &mut Program, key: FuncKey, rule: &UserRule, imports: bool) -> R
         program.func_mut(key).stand_in = true;
     }
     program.func_mut(key).adjoint = Some(Attached::new(adjoint.clone()));
+    Ok(())
+}
+
+/// A function that calls one which has a rule, if it has, with the same signature. A rule speaks of
+/// calls, so that is what a rule is tried out with.
+///
+/// # Errors
+/// The symbol that is defined already.
+pub fn caller_of_ruled(program: &mut Program, key: FuncKey) -> Result<Option<FuncKey>, String> {
+    let f = &program.funcs[key];
+    if f.rule.is_none() && f.adjoint.is_none() {
+        return Ok(None);
+    }
+    let (caller, signature) = (format!("{}.called", f.symbol), f.signature.clone());
+    let callee = ir::ExternalName::testcase(&f.symbol);
+    if let Some(known) = program.func(&caller) {
+        return Ok(Some(known));
+    }
+    let mut func = ir::Function::with_name_signature(ir::UserFuncName::testcase(&caller), signature.clone());
+    let block = func.dfg.make_block();
+    let params: Vec<ir::Type> = signature.params.iter().map(|p| p.value_type).collect();
+    let args: Vec<ir::Value> = params.into_iter().map(|ty| func.dfg.append_block_param(block, ty)).collect();
+    let signature = func.import_signature(signature);
+    let data = ir::ExtFuncData { name: callee, signature, colocated: false, patchable: false };
+    let callee = func.import_function(data);
+    let mut cursor = FuncCursor::new(&mut func);
+    cursor.insert_block(block);
+    let call = cursor.ins().call(callee, &args);
+    let results = cursor.func.dfg.inst_results(call).to_vec();
+    cursor.ins().return_(&results);
+    program.define(&caller, func, |_| 0).map(Some)
+}
+
+/// That functions which the partials of a rule call take what they are given there, and return the
+/// float that is wanted.
+fn calls_fit(program: &Program, rule: &MathRule, signature: &ir::Signature) -> Result<(), String> {
+    let MathKind::Expr(row) = &rule.kind else { return Ok(()) };
+    let Some(float) = signature.returns.first().map(|r| r.value_type) else { return Ok(()) };
+    for call in row.partials().flat_map(|(_, _, p)| p.called()) {
+        let Some(declared) = program.func(&call.symbol).map(|k| &program.funcs[k].signature) else { continue };
+        let given = call.args.iter().map(|arg| match arg {
+            CallArg::Float(_) => float,
+            CallArg::Other(i) => signature.params[*i].value_type,
+        });
+        let types = |s: &[AbiParam]| s.iter().map(|p| p.value_type).collect::<Vec<_>>();
+        if types(&declared.params) != given.clone().collect::<Vec<_>>() || types(&declared.returns) != [float] {
+            let given: Vec<String> = given.map(|ty| ty.to_string()).collect();
+            let (symbol, given) = (&call.symbol, given.join(", "));
+            return Err(format!("%{symbol} is declared as {declared}, and the rule calls it as ({given}) -> {float}"));
+        }
+    }
     Ok(())
 }

@@ -26,7 +26,7 @@ pub use brolga_ir::{
 pub use brolga_rules::{RuleError, TangentArg, UserRule, parse_rules};
 pub use brolga_runtime::traps::{handlers_are_in_place, install_handlers};
 pub use brolga_runtime::{InverseFault, InverseStats, LoopFault, LoopStats, Selection, StateFault, WorkAndSpan};
-pub use brolga_transform::{find_inverse, set_rules};
+pub use brolga_transform::{caller_of_ruled, find_inverse, set_rules};
 pub use cache::Cache;
 pub use cranelift_codegen;
 pub use error::{Error, Trap};

@@ -53,7 +53,7 @@ use std::collections::BinaryHeap;
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::uses::Use;
-use brolga_analysis::{CalleeKind, LoopId};
+use brolga_analysis::{CalleeKind, KnownRule, LoopId};
 use brolga_ir::block::{Fragment, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Arith, Defs, Sum, Val};
 use brolga_ir::map::{HashMap, IndexMap, IndexSet};
@@ -606,10 +606,8 @@ impl ProductChains<'_, '_> {
         let func = self.facts.func();
         let op = func.dfg.insts[inst].opcode();
         let circular = || {
-            let rule = match CalleeKind::of(self.facts.program, func, inst) {
-                Some(CalleeKind::Known(rule)) => rule,
-                _ => return false,
-            };
+            let rule = CalleeKind::of(self.facts.program, func, inst);
+            let Some(CalleeKind::Known(KnownRule::OfTable(rule))) = rule else { return false };
             matches!(&*rule.symbol, "sin" | "cos" | "tan" | "sinf" | "cosf" | "tanf")
         };
         let mut operands = func.dfg.inst_args(inst).iter().enumerate().filter(|(_, a)| **a == v);
@@ -621,7 +619,7 @@ impl ProductChains<'_, '_> {
         let func = self.facts.func();
         let inst = func.dfg.value_def(v).inst()?;
         match CalleeKind::of(self.facts.program, func, inst)? {
-            CalleeKind::Known(rule) => {
+            CalleeKind::Known(KnownRule::OfTable(rule)) => {
                 let bounded =
                     matches!(&*rule.symbol, "tanh" | "atan" | "erf" | "erfc" | "tanhf" | "atanf" | "erff" | "erfcf");
                 bounded.then(|| func.dfg.inst_args(inst)[0])

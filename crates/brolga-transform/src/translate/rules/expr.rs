@@ -23,7 +23,7 @@ use std::cmp::Ordering;
 
 use brolga_analysis::query::constant_float;
 use brolga_analysis::uses::Use;
-use brolga_analysis::{CalleeKind, computed_operands};
+use brolga_analysis::{CalleeKind, KnownRule, computed_operands};
 use brolga_ir::map::HashMap;
 
 use brolga_ir::inst::{Arith, Val};
@@ -271,7 +271,8 @@ impl Walker<'_> {
             let args = func.dfg.inst_args(inst);
             let callee = CalleeKind::of(facts.program, func, inst)?;
             let (rule, args): (&MathRule, _) = match &callee {
-                CalleeKind::Known(rule) => (rule, args),
+                // A function with a rule of the user's may be another one of that name.
+                CalleeKind::Known(KnownRule::OfTable(rule)) => (rule, args),
                 CalleeKind::Computes(rule) => (rule, computed_operands(rule, args)),
                 _ => return None,
             };
