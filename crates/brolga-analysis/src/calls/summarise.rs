@@ -145,7 +145,7 @@ fn addressed(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
     let mut found: HashMap<u64, Vec<FuncKey>> = HashMap::default();
     let taken = |k: &&FuncKey| {
         let symbol = program.funcs[**k].symbol.as_str();
-        symbols.contains(symbol.strip_suffix(THUNK).unwrap_or(symbol))
+        program.funcs[**k].rule.is_none() && symbols.contains(symbol.strip_suffix(THUNK).unwrap_or(symbol))
     };
     for &k in funcs.keys().filter(taken) {
         found.entry(signature_id(&funcs[&k].signature)).or_default().push(k);

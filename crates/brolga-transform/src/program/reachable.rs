@@ -2,8 +2,9 @@
 //!
 //! **Question.** Which functions may a run of the root come to?
 //!
-//! **Answer.** A known C function whose address is taken has no body that could be derived, so it
-//! gets one that calls it, a *thunk*; its address stands for it as before.
+//! **Answer.** A known C function whose address is taken has no body that could be derived, and one
+//! that has a rule of the user's is not derived: such a function gets one that calls it, a *thunk*;
+//! its address stands for it as before.
 //!
 //! **Cost.** One walk over the call graph. To name a chain of calls, one more, breadth first.
 
@@ -20,7 +21,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::primal::normalise::Normalised;
 
-/// Functions that the root reaches. A known C function whose address is taken gets a thunk with a
+/// Functions that the root reaches. A known function whose address is taken gets a thunk with a
 /// body, so that it can be derived like anything else.
 pub(crate) fn reach(program: &mut Program, root: FuncKey) -> Vec<FuncKey> {
     let mut reached = summarise::reachable(program, root);
@@ -28,11 +29,17 @@ pub(crate) fn reach(program: &mut Program, root: FuncKey) -> Vec<FuncKey> {
     for &k in &reached {
         let Some(body) = &program.funcs[k].body else { continue };
         for (symbol, sig) in addresses(body) {
-            let known = program.func(&symbol).is_none_or(|f| program.funcs[f].body.is_none());
-            if known && math_rule(&symbol).is_some() {
+            let defined = program.func(&symbol).map(|f| &program.funcs[f]);
+            let is_known = match defined {
+                Some(f) if f.rule.is_some() => true,
+                _ => defined.is_none_or(|f| f.body.is_none()) && math_rule(&symbol).is_some(),
+            };
+            if is_known {
                 thunks.push((symbol, body.dfg.signatures[sig].clone()));
             }
         }
+        let in_data = program.functions_in_data(body).into_iter().map(|f| &program.funcs[f]);
+        thunks.extend(in_data.filter(|f| f.rule.is_some()).map(|f| (f.symbol.clone(), f.signature.clone())));
     }
     for (symbol, sig) in thunks {
         let name = format!("{symbol}{THUNK}");
@@ -102,10 +109,15 @@ pub(crate) fn primal_symbol(program: &Program, k: FuncKey) -> String {
 pub(crate) fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normalised>) -> Vec<FuncKey> {
     let mut out: IndexSet<FuncKey> = IndexSet::default();
     for (symbol, _) in normalised.values().flat_map(|n| addresses(&n.func)) {
-        let defined = program.func(&symbol).filter(|&k| program.funcs[k].body.is_some());
+        let is_derived = |k: FuncKey| program.funcs[k].body.is_some() && program.funcs[k].rule.is_none();
+        let defined = program.func(&symbol).filter(|&k| is_derived(k));
         out.extend(defined.or_else(|| program.func(&format!("{symbol}{THUNK}"))));
     }
-    out.extend(normalised.values().flat_map(|n| program.functions_in_data(&n.func)));
+    let in_data = normalised.values().flat_map(|n| program.functions_in_data(&n.func));
+    out.extend(in_data.filter_map(|k| match program.funcs[k].rule {
+        Some(_) => program.func(&format!("{}{THUNK}", program.funcs[k].symbol)),
+        None => Some(k),
+    }));
     out.into_iter().filter(|k| normalised.contains_key(k)).collect()
 }
 
