@@ -102,6 +102,9 @@ pub struct Activity {
     /// Whether integers from there of which nothing says that they are such are stored, or handed
     /// on.
     pub uses_unknown: bool,
+    /// Nothing is active: no parameter, and there is no memory but what constant pointers lead to
+    /// and what the function makes.
+    pub constant: bool,
     /// Of loads of integers of four bytes or more, the bytes that become numbers, or are stored: if
     /// those are floats', how numbers depend on them is lost.
     pub becomes: SecondaryMap<ir::Inst, BecomingBytes>,

@@ -106,6 +106,7 @@ impl Cx<'_> {
         let (func, cfg) = (self.i.func, self.i.cfg);
         let shared = self.i.program.has_writable_data();
         if !shared && self.i.params.iter().all(|p| *p == ParamMode::Const) {
+            self.a.constant = true;
             // Nothing active comes in, so nothing is active, in whatever memory.
             return;
         }

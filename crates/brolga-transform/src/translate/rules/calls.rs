@@ -228,6 +228,9 @@ fn param_mode(cx: Cx<'_, '_, '_, '_>, f: FuncKey, i: usize, a: ir::Value) -> Par
     if Shape::of_float(cx.ty(a)).is_some() {
         return if facts.is_active(a) { ParamMode::Active } else { ParamMode::Const };
     }
+    if facts.activity.constant {
+        return ParamMode::Const;
+    }
     if facts.delta(a).is_some() {
         let (holds, punned) = (facts.contents.of_class(a).told(), &facts.summaries.punned);
         return ParamMode::Dup {
