@@ -214,6 +214,63 @@ fn rules_are_checked_as_the_rest_is() {
     with("logistic: x => adjoint adjoint(y)\n").expect(2).says("rules.txt:1: `y` is none of x");
 }
 
+/// A function of the name of one of C's, one that is called through a pointer, one of another
+/// convention, and one of other types than the rule gives it.
+const NAMED: &str = "function %cos(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = fmul v0, v0
+    return v1
+}
+function %f(f64) -> f64 system_v {
+    fn0 = %sin(f64) -> f64 system_v
+    fn1 = %cos(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = call fn0(v0)
+    v2 = call fn1(v0)
+    v3 = fadd v1, v2
+    return v3
+}
+function %through(f64) -> f64 system_v {
+    sig0 = (f64) -> f64 system_v
+    fn0 = %cos(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = func_addr.i64 fn0
+    v2 = call_indirect sig0, v1(v0)
+    return v2
+}
+function %slope(f64, f64, f64, f64, f64, f64, f64, f64, f64, f64) -> f64 tail {
+block0(v0: f64, v1: f64, v2: f64, v3: f64, v4: f64, v5: f64, v6: f64, v7: f64, v8: f64, v9: f64):
+    v10 = fadd v8, v9
+    return v10
+}
+function %whole(f64, i64) -> f64 system_v {
+block0(v0: f64, v1: i64):
+    return v0
+}
+";
+
+#[test]
+fn rules_are_of_functions_whatever_these_are_called() {
+    let file = TempFile::new(PROGRAM, "named.clif", NAMED);
+    let with = |command: &str, call: &str, text: &str| {
+        let rules = TempFile::new(PROGRAM, "named.txt", text);
+        run(PROGRAM, &[command, file.path(), "--call", call, "--rules", rules.path()])
+    };
+    for (rule, status) in [("cos: x => z: x+x", 0), ("cos: x => z: x", 1)] {
+        with("check", "%f(1.5)", rule).expect(status);
+        // The rule is held to its function, when that is asked for itself.
+        with("check", "%cos(1.5)", rule).expect(status);
+    }
+    with("grad", "%f(1.5)", "cos: x => z: x+x").expect(0).says("gradient 0   3.070737201667703");
+    let many = "cos: x => z: slope(x, x, x, x, x, x, x, x, x, x)";
+    with("check", "%f(1.5)", many).expect(0);
+    with("check", "%through(1.5)", "cos: x => z: x+x").expect(0);
+    with("grad", "%through(1.5)", "cos: x => z: 7").expect(0).says("gradient 0   7.0");
+    with("grad", "%f(1.5)", "cos: x => z: slope(x)").expect(1).says("AD0175");
+    with("grad", "%f(1.5)", "whole: x, n => z: n, 0").expect(1).says("write `float(…)` around it");
+    with("grad", "%f(1.5)", "whole: x, n => z: float(x), 0").expect(1).says("without `float(…)`");
+}
+
 /// Signs that are taken of floats in a module's memory, and recorded: the gradient is known, and
 /// where a product is not, it is no number.
 #[test]
