@@ -261,11 +261,12 @@ fn rules_are_of_functions_whatever_these_are_called() {
         // The rule is held to its function, when that is asked for itself.
         with("check", "%cos(1.5)", rule).expect(status);
     }
-    with("grad", "%f(1.5)", "cos: x => z: x+x").expect(0).says("gradient 0   3.070737201667703");
+    let grad = |call, rule| with("grad", call, rule).expect(0).stdout;
+    assert!(grad("%f(1.5)", "cos: x => z: x+x").contains("gradient 0   3.070737201667703"));
     let many = "cos: x => z: slope(x, x, x, x, x, x, x, x, x, x)";
     with("check", "%f(1.5)", many).expect(0);
     with("check", "%through(1.5)", "cos: x => z: x+x").expect(0);
-    with("grad", "%through(1.5)", "cos: x => z: 7").expect(0).says("gradient 0   7.0");
+    assert!(grad("%through(1.5)", "cos: x => z: 7").contains("gradient 0   7.0"));
     with("grad", "%f(1.5)", "cos: x => z: slope(x)").expect(1).says("AD0175");
     with("grad", "%f(1.5)", "whole: x, n => z: n, 0").expect(1).says("write `float(…)` around it");
     with("grad", "%f(1.5)", "whole: x, n => z: float(x), 0").expect(1).says("without `float(…)`");
