@@ -80,6 +80,7 @@ pub use brolga_transform::embed::{
 pub use cranelift_codegen;
 pub use cranelift_module;
 pub use error::AdError;
+pub use link::is_function_of_c;
 pub use recorded::DataActivity;
 
 use recorded::{ModuleDerivative, Recorded};

@@ -121,6 +121,15 @@ pub(crate) fn function_named<M: Module>(module: &M, symbol: &str) -> Option<Func
     Some(FuncId::from_u32(number))
 }
 
+/// Whether a name is that of a function of C's that derivatives may call.
+///
+/// ```
+/// assert!(brolga_module::is_function_of_c("cos") && !brolga_module::is_function_of_c("cosine"));
+/// ```
+pub fn is_function_of_c(name: &str) -> bool {
+    math_rule(name).is_some()
+}
+
 /// The same of data.
 pub(crate) fn data<M: Module>(module: &M, symbol: &str) -> Option<DataId> {
     if let Some(FuncOrDataId::Data(id)) = module.get_name(symbol) {

@@ -13,7 +13,7 @@ use brolga::{ArgActivity, Elem, Error, FuncKey, MemoryMode, Options, Program, Re
 use brolga_driver::{File, guess, quiet};
 use brolga_module::{
     DerivedSignature, Embedded, EmbeddedFunction, FloatCount, ParamActivity, ParamRole, ParamSpec, ResultRole,
-    ReturnActivity, Room, Spec, embed,
+    ReturnActivity, Room, Spec, embed, is_function_of_c,
 };
 use clap::{Args, ValueEnum, ValueHint};
 use cranelift_codegen::ir::ArgumentExtension;
@@ -140,7 +140,7 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
     for wanted in WantedFunction::all(&file, args)? {
         wanted.derive(&file, args, &*isa, &mut roots, &mut functions)?;
     }
-    names_are_free(&file.program, &roots, image.as_ref())?;
+    names_are_free(&file.program, &roots, image.as_ref(), args.rust.is_some())?;
     let triple = isa.triple().clone();
     let bytes = image.as_ref().map(|i| (&i.symbol[..], &i.contents[..]));
     // Cranelift panics where a machine lacks what a function asks for, such as vectors.
@@ -156,6 +156,9 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
     if !object.undefined.is_empty() {
         let names = object.undefined.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         made.push(format!("To be linked with what defines {names}."));
+    }
+    if args.header.is_some() || args.rust.is_some() {
+        object.data.iter().try_for_each(|d| can_be_written(&d.symbol, "give the data another one"))?;
     }
     let contents = Described { made, functions, data: object.data, image };
     // Nothing is written unless everything can be made.
@@ -221,8 +224,10 @@ fn speak(program: &mut Program, target: CallConv) {
     }
 }
 
-/// Symbols are names of one thing each, and of nothing in the program.
-fn names_are_free(program: &Program, roots: &[Exported], image: Option<&Image>) -> Result<(), Failure> {
+/// Symbols are names of one thing each, and of nothing in the program, and can be written in the
+/// languages that have declarations of them.
+fn names_are_free(program: &Program, roots: &[Exported], image: Option<&Image>, rust: bool) -> Result<(), Failure> {
+    let mut types = BTreeSet::new();
     let mut seen: BTreeSet<String> = image.map(|i| i.symbol.to_uppercase()).into_iter().collect();
     for (embedded, names) in roots {
         for name in names {
@@ -232,9 +237,35 @@ fn names_are_free(program: &Program, roots: &[Exported], image: Option<&Image>) 
             if taken || !seen.insert(name.to_uppercase()) {
                 return Err(Failure::Usage(format!("`{name}` would be the name of two things: --name gives another")));
             }
+            if itself && is_function_of_c(name) {
+                let why = "is a function of C's, which derivatives may call: --name gives another";
+                return Err(Failure::Usage(format!("`{name}` {why}")));
+            }
+            can_be_written(name, "--name gives another")?;
+            // Types in Rust have no underscores.
+            if rust && !types.insert(name.replace('_', "").to_uppercase()) {
+                let why = "would have results of the type of another function's in Rust: --name gives another";
+                return Err(Failure::Usage(format!("`{name}` {why}")));
+            }
         }
     }
     Ok(())
+}
+
+/// Words that are no names in C, in C++ or in Rust.
+const KEYWORDS: &str = " abstract alignas alignof as asm async auto await become bool box break case catch char class \
+    const const_cast constexpr continue crate decltype default delete do double dyn dynamic_cast else enum explicit \
+    export extern false final float fn for friend gen goto if impl in inline int let long loop macro match mod move \
+    mut mutable namespace new noexcept nullptr operator override priv private protected pub public ref register \
+    reinterpret_cast restrict return self short signed sizeof static static_assert static_cast struct super switch \
+    template this thread_local throw trait true try type typedef typeid typename typeof union unsafe unsigned unsized \
+    use using virtual void volatile wchar_t where while yield _ ";
+
+fn can_be_written(name: &str, help: &str) -> Result<(), Failure> {
+    match KEYWORDS.contains(&format!(" {name} ")) {
+        true => Err(Failure::Usage(format!("`{name}` is no name in C, in C++ or in Rust: {help}"))),
+        false => Ok(()),
+    }
 }
 
 /// A function whose derivatives are asked for.

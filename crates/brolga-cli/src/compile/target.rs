@@ -33,6 +33,7 @@ pub(super) fn isa(triple: Option<&str>, pic: bool, flags: &[(String, String)]) -
         ("opt_level", "speed"),
         ("probestack_strategy", "inline"),
         ("enable_multi_ret_implicit_sret", "true"),
+        ("enable_llvm_abi_extensions", "true"),
     ];
     for (name, value) in ours {
         shared.set(name, value).expect("Cranelift has this flag");
