@@ -2,6 +2,7 @@
 
 mod cli;
 mod docs;
+mod folder;
 mod forks;
 mod installed;
 mod inverses;

@@ -270,8 +270,8 @@ pub struct Options {
     /// Treat a cotangent of exactly zero as "nothing depends on this": it contributes zero even
     /// where the partial derivative is infinite or NaN.
     pub strong_zero: bool,
-    /// Cotangents of results may be infinite because a caller takes a root at zero: products ask for
-    /// that (`docs/KINKS.md`). Of roots in the program itself that is known.
+    /// Cotangents of results may be infinite because a caller takes a root at zero: products ask
+    /// for that (`docs/KINKS.md`). Of roots in the program itself that is known.
     pub under_root: bool,
     /// What becomes of operations on the bits of active floats that have no known derivative.
     pub untracked: Untracked,

@@ -10,6 +10,7 @@ mod drivers;
 mod effort;
 mod exclusive;
 mod flat;
+mod fork_adjoints;
 mod fork_numbers;
 mod fork_programs;
 mod forks;
