@@ -70,6 +70,7 @@ use cranelift_module::{
     DataDescription, DataId, FuncId, FuncOrDataId, Linkage, Module, ModuleDeclarations, ModuleReloc, ModuleResult,
 };
 
+pub use brolga_ir::lower::integer_flags;
 pub use brolga_ir::spec::{Derivative, FloatCount, ParamActivity, ParamSpec, ReturnActivity, Spec};
 pub use brolga_ir::{Diagnostic, Diagnostics, Effort, Elem, FloatOrder, Inline, MemoryMode, Options, Untracked};
 pub use brolga_rules::user::{RuleError, TangentArg, UserRule, parse_rules};

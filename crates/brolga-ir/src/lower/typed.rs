@@ -29,7 +29,15 @@ pub const TAPE_REGION: u32 = 0x0b20_16a0;
 /// ([`forget_integer_region`]), since other code may access the memory without it.
 pub const INTEGER_REGION: u32 = TAPE_REGION + Channel::COUNT as u32;
 
-/// Flags of accesses to such integers.
+/// Flags of accesses to such integers, in memory that holds floats as well: a frontend that knows
+/// them needs no answer to whether they are bits of floats.
+///
+/// ```
+/// use cranelift_codegen::ir::Function;
+/// let mut func = Function::new();
+/// let flags = brolga_ir::lower::integer_flags(&mut func);
+/// assert!(flags.alias_region().is_some());
+/// ```
 pub fn integer_flags(func: &mut ir::Function) -> MemFlagsData {
     let description = std::borrow::Cow::Borrowed("brolga integers");
     let region = func.dfg.alias_regions.insert(ir::AliasRegionData { user_id: INTEGER_REGION, description });
