@@ -46,10 +46,22 @@ pub fn read_for(input: &FileArg, funcs: &[String], imports: bool) -> Result<File
         let at = |line: usize, message: String| Failure::Usage(format!("{}:{line}: {message}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|e| Failure::Usage(format!("{}: {e}", path.display())))?;
         let rules = brolga::parse_rules(&text).map_err(|(line, e)| at(line, e.to_string()))?;
-        if let Some(name) = rules.keys().find(|name| file.program.func(name).is_none()) {
-            return Err(Failure::Usage(format!("{}: the file calls no function %{name}", path.display())));
+        let line_of = |name: &str| {
+            let is_it = |line: &str| line.trim_start().trim_start_matches('%').split([':', ' ']).next() == Some(name);
+            text.lines().position(is_it).map_or(0, |i| i + 1)
+        };
+        // A file of rules may serve several programs.
+        for name in rules.keys().filter(|name| file.program.func(name).is_none()) {
+            let (file, line) = (path.display(), line_of(name));
+            eprintln!("{file}:{line}: the program calls no function %{name}, so its rule is not used");
         }
-        brolga::set_rules(&mut file.program, &rules, imports)?;
+        brolga::set_rules(&mut file.program, &rules, imports).map_err(|mut found| {
+            for d in &mut found.0 {
+                let line = line_of(&d.function);
+                d.notes.push(format!("its rule is in {}:{line}", path.display()));
+            }
+            found
+        })?;
     }
     Ok(file)
 }

@@ -203,8 +203,9 @@ fn rules_are_checked_as_the_rest_is() {
     assert!(wrong.stdout.contains("WRONG"), "{}", wrong.stdout);
     with("logistic: x => z: z*(1 - y)\n").expect(2).says("rules.txt:1: `y` is neither an operand nor the result");
     with("\nlogistic x\n").expect(2).says("rules.txt:2:");
-    with("sigmoid: inactive\n").expect(2).says("calls no function %sigmoid");
-    with("logistic: x, y => z: 1, 1\n").expect(1).says("AD0175");
+    let more = "logistic: x => z: z*(1 - z)\n\n# of other programs\nsigmoid: inactive\n";
+    with(more).expect(0).says("rules.txt:4: the program calls no function %sigmoid");
+    with("\nlogistic: x, y => z: 1, 1\n").expect(1).says("AD0175").says("rules.txt:2");
     // Adjoints: functions of the file that it does not call.
     with("logistic: x => adjoint with_record(seed, record) -> dx after augmented(x)\n").expect(0);
     let wrong = with("logistic: x => adjoint adjoint(x, seed, seed) -> dx\n").expect(1);

@@ -60,7 +60,12 @@ impl Reversible {
         let Some(function) = self.functions.functions.iter().find(|f| f.name == name) else {
             // Parts of what a function is compiled to take their numbers in a form of their own.
             let part = self.functions.functions.iter().find(|f| symbol.starts_with(&format!("{}__", f.name)));
-            let Some(of) = part else { return Ok(()) };
+            let Some(of) = part else {
+                let names: Vec<String> = self.functions.functions.iter().map(|f| format!("%{}", f.name)).collect();
+                let message = format!("`%{symbol}` is not defined");
+                let help = format!("the file defines {}, and the inverse of each (%f__inverse)", names.join(", "));
+                return Err(SyntaxError::new(text, call.func.span.clone(), message).help(help));
+            };
             let message = format!("`%{symbol}` is a part of what `{}` is compiled to", of.name);
             let help = format!("call `%{}`, or `%{}__inverse`", of.name, of.name);
             return Err(SyntaxError::new(text, call.func.span.clone(), message).help(help));

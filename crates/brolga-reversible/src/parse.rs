@@ -111,8 +111,14 @@ impl Parser {
     fn wrong<T>(&self, wanted: &str) -> Parsed<T> {
         let message = format!("expected {wanted}, found {}", self.peek().text());
         let e = RevError::new(ErrorKind::Syntax, self.at(), message);
-        let ends = *self.peek() == Token::End;
-        Err(if ends { e.help("a bracket, or a statement, is not finished: look at where it begins") } else { e })
+        let help = match self.peek() {
+            Token::End => "a bracket, or a statement, is not finished: look at where it begins",
+            Token::Sign("=") => "`==` compares; `let` and `drop` say what a place holds",
+            Token::Sign("/") => "a comment begins with `;`",
+            Token::Sign("-" | ">") => "nothing is returned: a result is added to a place that is a parameter",
+            _ => return Err(e),
+        };
+        Err(e.help(help))
     }
 
     fn expect(&mut self, sign: &str) -> Parsed<()> {

@@ -90,7 +90,7 @@ impl UserRule {
     /// # Errors
     /// Where the text is none.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
-        let mut p = Parser { text, at: 0, operands: vec![], results: vec![] };
+        let mut p = Parser { text, at: 0, operands: vec![], results: vec![], factors: 0 };
         let found = p.rule()?;
         p.space();
         if p.at < text.len() { Err(p.error("nothing follows a rule")) } else { Ok(found) }
@@ -189,7 +189,12 @@ struct Parser<'t> {
     at: usize,
     operands: Vec<String>,
     results: Vec<String>,
+    /// How many have been read, of all partials.
+    factors: usize,
 }
+
+/// Most factors of a rule: formulas are walked by recursion.
+const MOST_FACTORS: usize = 1000;
 
 impl Parser<'_> {
     fn error(&self, message: impl Into<String>) -> RuleError {
@@ -448,6 +453,10 @@ impl Parser<'_> {
     }
 
     fn sign(&mut self) -> Result<E, RuleError> {
+        self.factors += 1;
+        if self.factors > MOST_FACTORS {
+            return Err(self.error(format!("a rule has at most {MOST_FACTORS} factors: call a function of your own")));
+        }
         if self.eat("-") { Ok(-self.sign()?) } else { self.atom() }
     }
 
@@ -599,6 +608,10 @@ mod tests {
         ] {
             let e = UserRule::parse(text).expect_err(text);
             assert!(e.message.contains(says) && e.at == at, "{text}: {e}");
+        }
+        for long in ["-".repeat(20_000) + "x", "x".to_owned() + &"*x".repeat(20_000)] {
+            let e = UserRule::parse(&format!("x => z: {long}")).expect_err("it is too long");
+            assert!(e.message.contains("at most 1000 factors"), "{e}");
         }
     }
 
