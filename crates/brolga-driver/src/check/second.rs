@@ -8,9 +8,9 @@
 //! the one that comes alone. What roundings of the inputs move in the oracle's product, or the tape
 //! loses where terms cancel, is no difference: there nothing is said.
 //!
-//! **Cost.** Two products, and one run of the oracle; two more where a product and the oracle, or
-//! the two sides of the symmetry, differ. Differences take a few gradients along `v`, each of which
-//! is kept for all entries.
+//! **Cost.** Two products, a gradient, and one run of the oracle; two more runs of that where a
+//! product and the oracle, or the two sides of the symmetry, differ. Differences take gradients
+//! along `v`, each of which is kept for all entries.
 
 use std::cell::LazyCell;
 use std::collections::HashMap;
