@@ -3,9 +3,9 @@
 //!
 //! **Question.** What does a function look like in a stage of its derivation?
 //!
-//! **Answer.** [`run`] derives it as a gradient would be derived, and prints the text of the stage,
-//! both derived graphs for Graphviz, or what changes between two stages. Stages are checked by name
-//! before the file is read.
+//! **Answer.** [`run`] derives it, and prints the text of the stage, both derived graphs for
+//! Graphviz, or what changes between two stages. Stages are checked by name before the file is
+//! read.
 //!
 //! **Cost.** One derivation for each stage that is printed.
 

@@ -18,7 +18,7 @@
 //! | AD0036 | the number of an iteration is changed |
 //!
 //! **Cost.** One compilation of the file, and the verifier over each function that comes out. A
-//! call is compared with the parameters once.
+//! call is compared with the parameters a few times.
 
 use std::sync::Arc;
 

@@ -11,8 +11,8 @@
 //! not count. If the next line that starts with `function` comes before that brace, the brace is
 //! missing, and the function ends there: one mistake does not swallow the rest of the file.
 //!
-//! **Cost.** One walk over the text. A second one ([`largest_entity`]) keeps the reader from room
-//! for entities that the text cannot define.
+//! **Cost.** One walk over the text. A second one ([`largest_entity`]) finds the largest number of
+//! an entity, up to which the reader makes room for all.
 
 /// One function's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Sparsity patterns of Jacobians and Hessians: which entries may be other than zero.
 //!
-//! **Question.** Which outputs of a call depend on which inputs, and which pairs of inputs meet?
+//! **Question.** On which inputs does each output of a call depend, and each entry of its gradient?
 //!
 //! **Answer.** Bits of dependence run through the oracle's tape ([`Oracle::dependence`]), 127
 //! inputs at a time. A pattern is that of the branches that the call takes.
