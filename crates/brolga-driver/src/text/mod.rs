@@ -1,5 +1,5 @@
-//! The little language of calls and directives: `%f(1.5, [1.0, 2.0]) seed 2.0 == [0.25, [1.0,
-//! 2.0]]`.
+//! Call syntax: the little language of calls and directives: `%f(1.5, [1.0, 2.0]) seed 2.0 ==
+//! [0.25, [1.0, 2.0]]`.
 //!
 //! Reading happens in two steps. The parsers here know no types: a number stays the text that was
 //! written, with its place. [`crate::bind`] then reads that text as what the function's signature
