@@ -1,5 +1,14 @@
-//! Arguments that several commands have: the file, how it is read, what is called, and how it is
-//! differentiated. Those of one command stand beside what it does.
+//! Command-line arguments that several commands have: the file, how it is read, what is called, and
+//! how it is differentiated. Those of one command stand beside what it does.
+//!
+//! **Question.** Which options are there, and what do they become?
+//!
+//! **Answer.** A struct for each group, which clap reads; the help is the comments of its fields.
+//! Words become values of the library: [`ModuleArgs::options`] says how a module is read,
+//! [`BudgetOptions::put`] which loops keep to a budget, and `From` the rest. Sets of tangents are
+//! lists by the order in which `--dir` and `--next` are given ([`Directions`]).
+//!
+//! **Cost.** None beside what clap takes.
 
 use std::path::PathBuf;
 use std::time::Duration;

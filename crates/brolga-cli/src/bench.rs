@@ -1,4 +1,12 @@
-//! `brolga bench`: what derivatives of a call cost, beside the call itself.
+//! Benchmark: `brolga bench`, what derivatives of a call cost, beside the call itself.
+//!
+//! **Question.** How many times as long as the call do gradient and tangent take?
+//!
+//! **Answer.** [`brolga_driver::timing`] measures; here a table or a line of JSON is made of it.
+//! Where effort is tiered the second tier is measured, which is all that a long run sees. A tangent
+//! that is refused is said to be, and the rest is measured.
+//!
+//! **Cost.** As long as `--budget` says for each call, and five rounds at least.
 
 use std::time::Duration;
 

@@ -1,4 +1,15 @@
-//! `brolga check`: each entry of a gradient beside what the oracles say.
+//! Gradient check on the command line: `brolga check`, each entry of a gradient beside what the
+//! oracles say.
+//!
+//! **Question.** Is the gradient of a call right, and what says so?
+//!
+//! **Answer.** A table with a row for each input, and below it a line for the dot product, for
+//! forward mode, and for the inverse if there is one; with `--order 2` the same for second
+//! derivatives. What the oracles cannot say is said, too. A rule of the user is held to the
+//! function that it is of: a caller of that is checked in its place.
+//!
+//! **Cost.** That of [`brolga_driver::check`], for each call. A hundred rows are shown, unless all
+//! are wanted.
 
 use brolga::{Error, Options, caller_of_ruled};
 use brolga_driver::check::forward::{ForwardCheck, forward};

@@ -1,4 +1,12 @@
 //! Choice: the function that a command names without a call, and how it is differentiated.
+//!
+//! **Question.** `dump` and `compile` name a function alone. Which is it, and what is active?
+//!
+//! **Answer.** The function of that name, or the only one that the file defines ([`function`]).
+//! Activities are those asked for, those of the file's first line about the function, or a guess
+//! ([`request`]).
+//!
+//! **Cost.** The file's lines are bound until one is about the function.
 
 use brolga::{FuncKey, Request};
 use brolga_driver::text::cursor::Cursor;

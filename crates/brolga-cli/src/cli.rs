@@ -1,7 +1,13 @@
-//! The commands of `brolga`.
+//! Command-line interface: the commands of `brolga`.
 //!
-//! [`FileCommand`] are those that ask something about the functions of a file; `cargo xtask` has
-//! them too. The rest of [`Command`] is for who has installed `brolga`.
+//! **Question.** Which commands are there, and what ends the process?
+//!
+//! **Answer.** [`FileCommand`] are those that ask something about the functions of a file; `cargo
+//! xtask` has them too. The rest of [`Command`] is for an installed `brolga`. [`finish`] does the
+//! work of one, reports its failure, and gives the exit status; where the time is limited, a thread
+//! ends the process when that is over, since nothing else stops machine code that does not return.
+//!
+//! **Cost.** One thread that sleeps, where there is a limit.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,11 @@
-//! `brolga completions`: scripts for shells, made from the definitions of the commands.
+//! Shell completions: `brolga completions`, scripts for shells, made from the definitions of the
+//! commands.
+//!
+//! **Question.** How does a shell complete commands and options?
+//!
+//! **Answer.** By a script that [`run`] prints, for the shell that is named.
+//!
+//! **Cost.** One walk over the definitions.
 
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};

@@ -1,5 +1,13 @@
-//! `brolga dump`: a stage of the pipeline as text, as a graph, or as the difference from
+//! Dump: `brolga dump`, a stage of the pipeline as text, as a graph, or as the difference from
 //! another stage.
+//!
+//! **Question.** What does a function look like in a stage of its derivation?
+//!
+//! **Answer.** [`run`] derives it, and prints the text of the stage, both derived graphs for
+//! Graphviz, or what changes between two stages. Stages are checked by name before the file is
+//! read.
+//!
+//! **Cost.** One derivation for each stage that is printed.
 
 use std::ffi::OsStr;
 

@@ -1,4 +1,17 @@
-//! `brolga explain`: why the gradient of a call is what it is.
+//! Explanation on the command line: `brolga explain`, why the gradient of a call is what it is.
+//!
+//! **Question.** What cuts a gradient, what is recorded, which loops and forks are there, and which
+//! other modes can be had?
+//!
+//! **Answer.** What [`brolga_driver::explain`] says, and behind it how time loops were reversed,
+//! which loops record all iterations and why, which calls fork, with work and span, and, with
+//! `--modes`, whether forward mode and second derivatives can be derived. As text or as one line of
+//! JSON.
+//!
+//! **Errors.** A program that traps in the interpreter is reported as one that traps in a run.
+//!
+//! **Cost.** One interpreted run and one compiled run. One more of each where there are forks, a
+//! run where there are time loops, and two derivations with `--modes`.
 
 use brolga::cranelift_codegen::ir::InstructionData;
 use brolga::{Checkpoints, Error, Options, Program, Trap};

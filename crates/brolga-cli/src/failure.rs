@@ -1,4 +1,13 @@
-//! Why a command did not succeed, and which exit status that is.
+//! Failure: why a command did not succeed, and which exit status that is.
+//!
+//! **Question.** Which failures are there, and how does a program that started the command tell
+//! them apart?
+//!
+//! **Answer.** A [`Failure`] is one of a few kinds, each with an exit status ([`STATUSES`]) and a
+//! form in JSON ([`failure_json`]). A call on the command line that cannot be read, or does not fit
+//! its function, is wrong usage.
+//!
+//! **Cost.** None where all goes well.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,16 @@
-//! `brolga jvp` and `brolga jacobian`: tangents, and matrices of first derivatives.
+//! Forward mode on the command line: `brolga jvp` and `brolga jacobian`, tangents and matrices of
+//! first derivatives.
+//!
+//! **Question.** What are the tangents of a call along directions, and what is its Jacobian?
+//!
+//! **Answer.** [`jvp`] reads directions, or makes of one a path for Taylor coefficients, and runs
+//! batches along all of them. [`jacobian_of`] asks for the rows that float results and named
+//! buffers are, with a sparsity pattern if that is wanted. Each call is shown as text or as one
+//! line of JSON.
+//!
+//! **Errors.** A call without an output, and tangents of memory that are not known.
+//!
+//! **Cost.** That of [`brolga_driver::batch`] and of [`brolga_driver::jacobian`].
 
 use brolga::drivers::taylor_options;
 use brolga::{Error, Mode, Options};

@@ -1,4 +1,12 @@
-//! `brolga grad`: values and gradients of calls.
+//! Gradients on the command line: `brolga grad`, values and gradients of calls.
+//!
+//! **Question.** What is the gradient of a call, and is it what its line expects?
+//!
+//! **Answer.** [`run`] runs each call and shows its outcome, as text or as one line of JSON. What
+//! differs from a `; grad:` line is a mismatch, told when all calls have run.
+//!
+//! **Cost.** A run for each call, and a derivation where it asks for another rule than the call
+//! before it.
 
 use brolga_driver::{File, Outcome, compare, output};
 use clap::Args;

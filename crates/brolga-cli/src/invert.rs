@@ -1,4 +1,12 @@
-//! `brolga invert`: inverses of reversible functions, and of functions in CLIF, as text.
+//! Inverses on the command line: `brolga invert`, inverses of reversible functions, and of
+//! functions in CLIF, as text.
+//!
+//! **Question.** What undoes a function?
+//!
+//! **Answer.** [`run`] prints the inverses of reversible functions in their language, or the body
+//! of what undoes a function in CLIF, as the file or the command line names or derives it.
+//!
+//! **Cost.** One reading of the file.
 
 use brolga_driver::File;
 use clap::Args;

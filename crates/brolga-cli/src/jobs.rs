@@ -1,4 +1,15 @@
 //! Jobs: the calls of a command line, or those that a file lists, read and bound to the file.
+//!
+//! **Question.** What does a command run, and how is it derived?
+//!
+//! **Answer.** [`read`] reads the file for the calls that are given, with inverses and rules of the
+//! user; [`jobs`] makes a [`Job`] of each call of the command line, or else of each `; grad:` line.
+//! The flags of a command line become clauses of the call, so that one parser reads both.
+//! [`outcome_of`] derives and runs one; in a debug run it asks first whether steps of time loops
+//! keep to their states.
+//!
+//! **Cost.** One reading of the file. Each call is bound, with a copy of its buffers, before the
+//! first one runs.
 
 use brolga::{Error, Options, Program, Trap, Untracked};
 use brolga_driver::check::stray;

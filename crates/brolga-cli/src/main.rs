@@ -1,4 +1,4 @@
-//! `brolga`: see [`brolga_cli::cli`].
+//! Entry point of the command `brolga`: see [`brolga_cli::cli`].
 
 use std::process::ExitCode;
 

@@ -1,4 +1,11 @@
-//! `brolga man`: manual pages, made from the definitions of the commands.
+//! Manual pages: `brolga man`, made from the definitions of the commands.
+//!
+//! **Question.** What is the manual page of a command?
+//!
+//! **Answer.** Its sections are those of its help; what help says at its end, the exit statuses, is
+//! a section of its own ([`run`]).
+//!
+//! **Cost.** One walk over the definitions.
 
 use clap::{Args, Command};
 use clap_mangen::Man;

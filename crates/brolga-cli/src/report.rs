@@ -1,4 +1,16 @@
-//! Failures on the terminal, with the line of the file that they are about.
+//! Report: failures on the terminal, with the line of the file that they are about.
+//!
+//! **Question.** How does a user see what is wrong, and where?
+//!
+//! **Answer.** [`print()`] shows a [`Failure`] on the standard error stream: of diagnostics and
+//! traps the line that is meant with its neighbours, and what to underline in it. A note that
+//! repeats the line with carets below only says where to point. Text goes to the standard output by
+//! [`show`], failures in JSON by [`told`], and [`Progress`] says on a terminal how far long work
+//! is.
+//!
+//! **Errors.** A reader that stops early (`| head`) is no failure.
+//!
+//! **Cost.** The file is read once more for its lines. Of a long line a part is shown.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::ops::Range;

@@ -1,8 +1,12 @@
-//! Rules of a file for one call after another.
+//! Rule cache: rules of a file for one call after another.
 //!
-//! A large module takes minutes to derive, and calls of one function mostly ask for the same
-//! derivative: so the last rule is kept, and serves again where request and options are the same.
-//! Where runs leave traces in data objects each gets a rule of its own.
+//! **Problem.** A large module takes minutes to derive, and calls of one function mostly ask for
+//! the same derivative.
+//!
+//! **Answer.** The last rule is kept, and serves again where request and options are the same
+//! ([`Rules::get`]). Where runs leave traces in data objects each gets a rule of its own.
+//!
+//! **Cost.** A comparison of request and options. One rule is in memory at a time.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,11 @@
-//! `brolga run`: calls without derivatives.
+//! Primal runs on the command line: `brolga run`, calls without derivatives.
+//!
+//! **Question.** What does a call return, and leave in its buffers?
+//!
+//! **Answer.** [`run`] compiles the function of each call, runs it and shows what comes out, as
+//! text or as one line of JSON. A panic of Cranelift is an error of the call.
+//!
+//! **Cost.** A compilation and a run for each call.
 
 use brolga::Error;
 use brolga_driver::run::primal;

@@ -1,4 +1,14 @@
-//! `brolga hvp` and `brolga hessian`: second derivatives on the command line.
+//! Second derivatives on the command line: `brolga hvp` and `brolga hessian`.
+//!
+//! **Question.** What are Hessian-vector products and the Hessian of a call?
+//!
+//! **Answer.** [`hvp`] takes products along the directions that are given, [`hessian_of`] one for
+//! each input, or fewer with a sparsity pattern. A Hessian is that of one number: where several
+//! results are active a seed has to say how they are weighted, and where none is, an initial
+//! shadow.
+//!
+//! **Cost.** That of [`brolga_driver::second`], and one run of the oracle for each 127 inputs where
+//! the pattern is asked for.
 
 use brolga::drivers::{Star, WIDTH};
 use brolga_driver::second::{Hessian, Products, hessian, products_along, rules};

@@ -1,9 +1,15 @@
-//! Several directions of forward mode at once, and several seeds of reverse mode.
+//! Batches of one call: several directions of forward mode at once, and several seeds of reverse
+//! mode.
 //!
-//! **Question.** What are the tangents along each of several directions? **Answer.** As many runs
-//! of a rule of a width ([`Options::width`]) as it takes, each along eight of them: with more lanes
-//! than registers hold a run is no faster. Where a program has no batches (AD0180): a run for each
-//! direction. The numbers are the same, bit for bit.
+//! **Question.** What are the tangents along each of several directions?
+//!
+//! **Answer.** [`along_each`] runs a rule of a width ([`Options::width`]) as often as needed, each
+//! time along eight of them: with more lanes than registers hold a run is no faster. Where a
+//! program has no batches (AD0180): a run for each direction. The numbers are the same, bit for
+//! bit. [`gradients`] does the same for calls that differ in seeds and initial shadows, in one run.
+//!
+//! **Cost.** A run for each eight directions, with shadows that are as many times as large as their
+//! primals.
 //!
 //! [`Options::width`]: brolga::Options
 

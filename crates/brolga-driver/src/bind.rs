@@ -1,13 +1,20 @@
-//! A call as written, read against the signature of the function that it calls.
+//! Binding: a call as written, read against the signature of the function that it calls.
 //!
-//! The result, an [`Invocation`], has everything that a run needs: typed arguments, contents of
-//! buffers and shadows, activities, seeds. What does not fit is reported with the place in the
-//! text.
+//! **Question.** A call is text: numbers, lists, clauses. What does a run of it need?
+//!
+//! **Answer.** An [`Invocation`], which has everything: typed arguments, contents of buffers and
+//! shadows, activities, seeds. What does not fit is reported with the place in the text.
 //!
 //! Defaults: a float or a vector of floats is active; a buffer of floats is duplicated; everything
 //! else is constant. The seed of a float result is 1 in every lane. Initial shadows are zero. An
 //! argument that is the buffer of another one shares its shadow, and its activity unless it says
 //! otherwise.
+//!
+//! **Lists of several types.** Of a reversible function a type says what lies in a buffer, four
+//! bytes at a time ([`Invocation::words`]); numbers are then read, compared and shown each by its
+//! own type ([`Invocation::pairs`], [`Invocation::decode`]).
+//!
+//! **Cost.** One walk over the call, and a copy of the contents of each buffer.
 
 use std::sync::Arc;
 

@@ -1,16 +1,29 @@
-//! A gradient against everything that can say something about it: finite differences, the tape
-//! oracle, and the oracle's forward mode, which runs on dual numbers; [`forward`] and [`second`] do
-//! the same for our forward mode and for second derivatives.
+//! Gradient check: a gradient against everything that can say something about it: finite
+//! differences, the tape oracle, and the oracle's forward mode, which runs on dual numbers.
+//!
+//! **Question.** Is the gradient of a call right?
+//!
+//! **Answer.** [`check`] asks each oracle about each input, and gives a [`Row`] for it; [`forward`]
+//! and [`second`] do the same for tangents and for second derivatives, and [`round_trip`] for
+//! inverses.
 //!
 //! Finite differences know only the compiled primal; they see any mistake, but only to a few
 //! digits, and nothing at kinks. The tape interprets the program and knows slopes of its own; it is
 //! exact to rounding and shares conventions at kinks. Forward mode checks the whole gradient at
 //! once, by ⟨ȳ, Jẋ⟩ = ⟨Jᵀȳ, ẋ⟩ with one random direction ẋ.
 //!
-//! An oracle that cannot answer (an instruction that it does not know, no digits) says so; it never
-//! agrees by default. What the tape knows of the roundings of a run, the differences are told: a
-//! number that cancels on the way leaves more noise than the result shows. If the primal itself
-//! does not run at the point, there is nothing to check, which is an error.
+//! What the tape knows of the roundings of a run, the differences are told: a number that cancels
+//! on the way leaves more noise than the result shows.
+//!
+//! **Invariant.** An oracle that cannot answer (an instruction that it does not know, no digits)
+//! says so; it never agrees by default.
+//!
+//! **Errors.** If the primal itself does not run at the point, there is nothing to check. A race of
+//! tasks is an error too.
+//!
+//! **Cost.** One interpreted run with a tape and one with dual numbers, and some compiled runs of
+//! the primal for each input. Where a program has data that it may change, each of those gets a
+//! rule of its own.
 
 pub mod forward;
 pub mod round_trip;

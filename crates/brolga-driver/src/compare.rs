@@ -1,7 +1,14 @@
-//! Whether what came out is what was expected.
+//! Comparison of an outcome with what a directive expects.
 //!
-//! Floats agree if they differ by at most `tol·(1 + |expected|)`, if both are NaN, or if both are
-//! the same infinity. Integers agree if they are equal.
+//! **Question.** Is what came out what was expected?
+//!
+//! **Answer.** [`differences`] compares gradient, value and buffers entry by entry. Floats agree if
+//! they differ by at most `tol·(1 + |expected|)`, if both are NaN, or if both are the same
+//! infinity. Integers agree if they are equal. The tolerance is that of the line, or follows from
+//! the types in the function and in those that it may call ([`tolerance`]).
+//!
+//! **Cost.** One walk over what is expected, and, for the tolerance, one over the functions that
+//! are called.
 
 use std::collections::HashSet;
 

@@ -1,10 +1,15 @@
 //! Guessed activities, for a function that no line calls.
 //!
-//! A call says by its arguments what is a buffer. `dump` and `; error:` name a function alone, and
-//! in CLIF a pointer is an integer like any other (unless the program says that only the instance
-//! is one). So we look: an `i64` parameter whose value, with offsets added, is the address of a
-//! load or a store, here or in a function that it is passed to, counts as a pointer with a shadow;
-//! other integers are constant, floats are active.
+//! **Problem.** A call says by its arguments what is a buffer. `dump` and `; error:` name a
+//! function alone, and in CLIF a pointer is an integer like any other (unless the program says that
+//! only the instance is one).
+//!
+//! **Answer.** The body says it ([`request`]): an `i64` parameter whose value, with offsets added,
+//! is the address of a load or a store, here or in a function that it is passed to, counts as a
+//! pointer with a shadow; other integers are constant, floats are active.
+//!
+//! **Cost.** For each parameter rounds over the body until no value more is made of it; each
+//! function that is called is looked at once.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,15 +1,24 @@
-//! The inputs of a call as one list of numbers, for oracles that move them.
+//! Inputs of a call: one list of numbers, for oracles that move them.
 //!
-//! An input is a lane of an active argument or an element of a duplicated buffer of floats. A
-//! buffer that is passed twice is one set of inputs. The objective whose gradient a pullback
-//! computes is
+//! **Question.** Which numbers does the objective of a call depend on, and what is it where they
+//! are others?
+//!
+//! **Answer.** An [`Input`] is a lane of an active argument or an element of a duplicated buffer of
+//! floats. A buffer that is passed twice is one set of inputs. The objective whose gradient a
+//! pullback computes is
 //!
 //! ```text
 //! L = Σ seed · result + Σ initial shadow · final contents
 //! ```
 //!
 //! which is what [`objective`] evaluates: by running the primal, which knows nothing of
-//! derivatives.
+//! derivatives. [`with_inputs`] is the call with other numbers, [`flatten`] the gradient in their
+//! order.
+//!
+//! A fixed-point number is a multiple of [`GRID`], and is moved to one. What is no number of its
+//! list's type (an integer among floats) is not moved.
+//!
+//! **Cost.** A walk over the buffers of the call; for moved inputs a copy of it.
 
 use brolga::{ArgActivity, DerivedRule, Error};
 use brolga_oracle::{Activity, BufferRef, Elem, OracleArg};

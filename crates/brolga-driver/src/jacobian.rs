@@ -1,4 +1,18 @@
 //! Jacobians of calls, by forward mode or by pullbacks, whichever takes fewer runs.
+//!
+//! **Question.** What are the derivatives of all results and output buffers of a call by all its
+//! inputs?
+//!
+//! **Answer.** A column for each input, by a tangent, or a row for each output, by a pullback with
+//! a seed of one ([`jacobian`]). Several columns or rows go in one run of a rule of a width. With a
+//! pattern, columns that share no row, or rows that share no column, go in one product.
+//!
+//! In reverse mode the forward pass runs once, and its pullback is called for some rows after
+//! others.
+//!
+//! **Cost.** As many products as there are inputs or outputs, whichever are fewer, or as a
+//! colouring of the pattern has colours; a run for each few of them. Where a program has no
+//! batches, a run for each.
 
 use brolga::drivers::{Pattern, Sweep, by_columns, by_rows, sparse, width_for};
 use brolga::{ArgActivity, DerivedRule, Error, Mode};

@@ -1,12 +1,19 @@
 //! CLIF files, calls and directives: what the command line and the file tests share.
 //!
-//! A `.clif` file is read and verified into a program ([`load`]); a call such as `%f(1.5, [1.0,
-//! 2.0])` is parsed ([`text`]) and read against the function's signature ([`bind`]); it runs in
-//! memory of its own ([`memory`], [`run`]); what comes out is compared with an expectation
-//! ([`compare`]), shown ([`output`]) or explained ([`explain`]).
+//! **Question.** A file has functions, and a text calls one. What does its derivative give, and is
+//! that right?
+//!
+//! **Answer.** A `.clif` file is read and verified into a program ([`load`]); a call such as
+//! `%f(1.5, [1.0, 2.0])` is parsed ([`text`]) and read against the function's signature ([`bind`]);
+//! it runs in memory of its own ([`memory`], [`run`]); what comes out is compared with an
+//! expectation ([`compare`]), shown ([`output`]) or explained ([`explain`]). Oracles say whether it
+//! is right ([`check`]), and other runs whether a rule keeps its promises ([`protocol`]).
 //!
 //! This crate differentiates nothing and knows no rule. It calls the facade, [`brolga`], as any
 //! user would.
+//!
+//! **Cost.** That of a file is one reading of its text. A call has fresh memory, and shares nothing
+//! with the one before but its rule.
 
 #![warn(unreachable_pub)]
 

@@ -1,13 +1,18 @@
-//! From the text of a CLIF file to a [`Program`] with lines and directives.
+//! Loader: from the text of a CLIF file to a [`Program`] with lines and directives.
 //!
-//! Everything that is wrong with a file is reported, not only the first thing: each function is
-//! read and verified on its own, and then the functions are compared with each other. Nothing here
-//! panics, whatever the text; where Cranelift does, the panic becomes a diagnostic.
+//! **Question.** Which functions, data objects and directives does a file hold, and what is wrong
+//! with it?
+//!
+//! **Answer.** The text is cut into functions; each is read and verified on its own, and then the
+//! functions are compared with each other ([`File::parse`]). So everything that is wrong with a
+//! file is reported, not only the first thing. Where only some functions are wanted
+//! ([`File::parse_for`]), what is wrong with others that they do not lead to is left out together
+//! with those.
 //!
 //! What the text leaves open is settled thus. A function or call without a convention has the
 //! host's. A function that is called but not defined is an import. A `stack_limit` is dropped: it
-//! guards the stack of the embedder that emitted the code, and here the code runs on ours, where a
-//! guard page does. Source locations, alias regions and global values stay.
+//! guards the stack of the embedder that emitted the code, and here the code runs on the stack of
+//! the process, where a guard page does. Source locations, alias regions and global values stay.
 //!
 //! | code | problem |
 //! |---|---|
@@ -29,9 +34,16 @@
 //! | code | problem |
 //! |---|---|
 //! | AD0021 | bytes or text that are no valid module |
-//! | AD0022 | a module that uses what we do not support |
+//! | AD0022 | a module that uses what is not supported |
 //! | AD0023 | imports that nothing provides |
 //! | AD0024 | a module that cannot be instantiated |
+//!
+//! **Invariant.** Nothing here panics, whatever the text; where Cranelift does, the panic becomes a
+//! diagnostic.
+//!
+//! **Cost.** A pass of the reader and of the verifier over each function, and one walk over the
+//! references between functions. Calls by address are then resolved from all roots at once, and
+//! from one root after another only if that fails.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;

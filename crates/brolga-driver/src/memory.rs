@@ -1,12 +1,19 @@
-//! Memory that compiled code reads and writes: owned, aligned, fenced.
+//! Memory of a run: what compiled code reads and writes, owned, aligned, fenced.
 //!
-//! Every buffer argument of an [`Invocation`] becomes a block of its own, aligned for the widest
-//! vector. Primal and shadow have equal size. Both lie between fences of a fixed pattern, so that a
-//! store past either end is found when the run is over ([`Memory::damage`]), which matters most for
+//! **Question.** Where do the buffers of a call and their shadows lie, and has the run kept to
+//! them?
+//!
+//! **Answer.** Every buffer argument of an [`Invocation`] becomes a [`Block`] of its own, aligned
+//! for the widest vector. Primal and shadow have equal size; for a batch a shadow is as many times
+//! as large ([`Memory::of_width`]). Both lie between fences of a fixed pattern, so that a store
+//! past either end is found when the run is over ([`Memory::damage`]), which matters most for
 //! shadows: nothing but generated code ever writes there.
 //!
 //! The buffers of a call to a WebAssembly function lie in the memory of an instance, which has no
 //! fences: there a program may write wherever it likes.
+//!
+//! **Cost.** A copy of the contents and of the shadow of each buffer, and a kilobyte of fence on
+//! either side of both. A look for damage reads the fences.
 
 use brolga::drivers::interleave;
 use brolga::{Arg, ArgActivity, ArgSpec, Diagnostic, Error};

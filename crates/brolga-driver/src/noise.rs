@@ -1,4 +1,15 @@
 //! Pseudo-random numbers that are the same in every run.
+//!
+//! **Question.** A check wants numbers without a pattern. Which, if it has to give the same each
+//! time?
+//!
+//! **Answer.** Those of [`Noise`], which depend on a seed alone: bits, and numbers of either sign
+//! that are neither small nor large ([`Noise::unit`]).
+//!
+//! **Cost.** A few instructions for each number.
+//!
+//! **Source.** SplitMix64: G. L. Steele, D. Lea, C. H. Flood, *Fast splittable pseudorandom number
+//! generators* (2014).
 
 /// A generator of pseudo-random numbers (SplitMix64).
 #[derive(Clone, Debug)]

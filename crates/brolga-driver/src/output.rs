@@ -1,9 +1,13 @@
-//! Outcomes as text for people and as JSON for programs.
+//! Output: outcomes as text for people and as JSON for programs.
 //!
-//! The JSON of a call is one line:
+//! **Question.** What does a command print of a call, of a loop's plan and of an error?
+//!
+//! **Answer.** For people a table of lines ([`text`]), where long buffers are cut short. For
+//! programs the JSON of a call, in one line ([`json()`]):
 //!
 //! ```json
-//! {"function": "%f", "value": [3.5], "buffers": [null, [1.0, 2.0]], "gradient": [355.6, [0.25, 0.5]]}
+//! {"function": "%f", "value": [3.5], "buffers": [null, [1.0, 2.0]],
+//!  "gradient": [355.6, [0.25, 0.5]]}
 //! ```
 //!
 //! `value` has one entry per result, `buffers` and `gradient` one per argument; `null` stands where
@@ -16,9 +20,11 @@
 //! Where time loops have run, `loops` counts steps (`forward` without a record, `taped`,
 //! `reversed`), states in memory (`stores`, `restores`, `max_slots`) and in the file
 //! (`disk_writes`, `disk_reads`, `disk_bytes`), and `max_bytes`. Its `plans` say of each `loop` how
-//! many there were (`runs`), how many steps of the last one its forward pass `recorded`, and
-//! by which `method`, with which `parameters` and forecast, the others were reversed. Where calls
-//! have run that others undo, `inverses` counts them.
+//! many there were (`runs`), how many steps of the last one its forward pass `recorded`, and by
+//! which `method`, with which `parameters` and forecast, the others were reversed. Where calls have
+//! run that others undo, `inverses` counts them.
+//!
+//! **Cost.** One walk over what is shown.
 
 use brolga::{Diagnostic, Diagnostics, Error, InverseStats, LoopReport, LoopStats, Trap};
 use cranelift_codegen::ir::immediates::Ieee128;

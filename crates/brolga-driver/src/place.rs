@@ -1,4 +1,11 @@
-//! The buffers of a call in the memory of an instance.
+//! Placement: the buffers of a call in the memory of an instance.
+//!
+//! **Question.** Where in a module's memory do the buffers of a call lie?
+//!
+//! **Answer.** The instance allocates each ([`Wasm::place`]). Contents go there, initial shadows to
+//! the same place of its shadow, and buffers of floats are declared as such where they are aligned.
+//!
+//! **Cost.** A fresh instance for each call, and a copy of the buffers.
 
 use brolga_wasm::{Error, Instance};
 

@@ -1,6 +1,9 @@
-//! What every derived rule promises beside a right gradient.
+//! Protocol of derived rules: what every derived rule promises beside a right gradient.
 //!
-//! For a call, and for both memory modes:
+//! **Question.** Does the rule of a call keep its promises?
+//!
+//! **Answer.** [`violations`] derives rules under many options, runs them, and says what they
+//! break. For a call, and for both memory modes:
 //!
 //! - the forward pass returns what the primal returns and leaves in memory what the primal leaves,
 //!   bit for bit;
@@ -29,7 +32,11 @@
 //! [`brolga::Pullback::call`] asserts itself; that a second call allocates nothing needs an
 //! allocator that counts, which the file tests have.
 //!
-//! And of the text: the same request gives the same dump twice, and emitted CLIF can be read back.
+//! And of the text: the same request gives the same dump twice, and emitted CLIF can be read back
+//! ([`dump_violations`]).
+//!
+//! **Cost.** Some dozens of derivations and runs for a call that is asked about all promises. A
+//! [`Share`] divides them among calls that follow each other.
 
 mod batches;
 mod inlined;

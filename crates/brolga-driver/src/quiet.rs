@@ -1,12 +1,16 @@
 //! Panics as values.
 //!
-//! Cranelift's reader, verifier and back ends assert some of what they expect of their input. A
-//! file that violates such an assertion is a bad file, not a bug of ours, so [`catch`] turns the
-//! panic into an error that carries its message, and keeps the default hook from printing it.
+//! **Problem.** Cranelift's reader, verifier and back ends assert some of what they expect of their
+//! input. A file that violates such an assertion is a bad file, not a bug of Brolga's.
+//!
+//! **Answer.** [`catch`] turns the panic into an error that carries its message, and keeps the
+//! default hook from printing it.
 //!
 //! The hook of a process is global and tests run on many threads: it is replaced once, and a
 //! thread-local flag says whether the current thread wants its panics quiet. Panics elsewhere go to
 //! the hook that was there before.
+//!
+//! **Cost.** Two writes to a thread-local flag, unless there is a panic.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};

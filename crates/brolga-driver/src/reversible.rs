@@ -1,9 +1,12 @@
-//! `.rev` files: reversible functions as a program.
+//! Reversible functions: `.rev` files as programs.
 //!
 //! **Question.** What do `run`, `grad`, `check` and `dump` make of a file of reversible functions?
+//!
 //! **Answer.** What they make of CLIF: each function is a pair in CLIF, each of whose instructions
 //! has the line of the statement that it is of. A check that fails is a trap with a name and a
-//! line.
+//! line. A call gives a buffer for each place, as long as its type says; what lies in it is then
+//! known by type, four bytes at a time ([`PlaceWord`]). Of a function that no call names, its types
+//! say what is active ([`Reversible::specs`]).
 //!
 //! | code | problem |
 //! |---|---|
@@ -13,6 +16,9 @@
 //! | AD0034 | a statement that changes what it reads |
 //! | AD0035 | a place that does not end where it was made |
 //! | AD0036 | the number of an iteration is changed |
+//!
+//! **Cost.** One compilation of the file, and the verifier over each function that comes out. A
+//! call is compared with the parameters a few times.
 
 use std::sync::Arc;
 

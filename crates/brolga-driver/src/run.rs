@@ -1,4 +1,15 @@
-//! One call through primal, forward pass and pullback, and what came out.
+//! Runs: one call through primal, forward pass and pullback, and what came out.
+//!
+//! **Question.** What does a call leave: results, buffers, cotangents, and how much was recorded?
+//!
+//! **Answer.** An [`Outcome`], read from memory when all is done ([`collect`]). [`gradient`] runs a
+//! rule in fresh memory, [`primal`] the function alone, [`executed`] a debug run that counts
+//! instructions. Outcomes are compared bit by bit ([`Outcome::same_gradient`]), but for signs of
+//! zeros ([`Outcome::equal_gradient`]), or but for roundings ([`Outcome::apart`]).
+//!
+//! **Errors.** A store outside of a buffer or a shadow is found when the run is over.
+//!
+//! **Cost.** Memory for the call, one run, and a copy of what is in memory then.
 
 use brolga::{
     ArgActivity, DerivedRule, Error, InverseStats, LoopReport, LoopStats, Mode, Options, Primal, Program, WorkAndSpan,

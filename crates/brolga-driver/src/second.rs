@@ -1,7 +1,19 @@
 //! Second derivatives of one call: what `hvp` and `hessian` print.
 //!
+//! **Question.** What is the product of a call's Hessian with a direction, and what are all its
+//! entries?
+//!
+//! **Answer.** [`products_along`] runs a rule of second derivatives along several directions at
+//! once, where that can be; second shadows hold the tangents of memory and its products.
+//! [`hessian`] takes a product for each input, or, if a pattern says which entries may be other
+//! than zero, for each colour of it.
+//!
 //! The objective is that of a gradient: `Σ seed · result + Σ initial shadow · final contents`. So
 //! with several active results, or with initial shadows, the Hessian is that of their weighted sum.
+//!
+//! **Cost.** A run for each few directions, in fresh memory; for each buffer two second shadows, as
+//! many times as large as there are directions in the run. A rule is derived once for each width,
+//! or for each run where runs leave traces in data objects.
 
 use brolga::drivers::{Star, interleave, of_direction, width_for};
 use brolga::second::{Along, HessianRule, Second};

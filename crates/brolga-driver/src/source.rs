@@ -1,13 +1,18 @@
-//! A CLIF file as its parts: functions, directives, and what is neither.
+//! Splitter: a CLIF file as its parts: functions, directives, and what is neither.
 //!
-//! Cranelift's reader stops at the first error of a file and insists on header lines for targets
-//! that it was built with. We want every problem of a file, and the header says nothing about
-//! derivatives, so the text is cut into functions first, each of which is read on its own; `test`,
-//! `set`, `target` and `feature` lines are passed over.
+//! **Problem.** Cranelift's reader stops at the first error of a file and insists on header lines
+//! for targets that it was built with. But every problem of a file is to be reported, and the
+//! header says nothing about derivatives.
+//!
+//! **Answer.** The text is cut into functions first, each of which is read on its own ([`split`]);
+//! `test`, `set`, `target` and `feature` lines are passed over.
 //!
 //! A function goes from its keyword to the brace that closes it. Braces in comments and strings do
 //! not count. If the next line that starts with `function` comes before that brace, the brace is
 //! missing, and the function ends there: one mistake does not swallow the rest of the file.
+//!
+//! **Cost.** One walk over the text. A second one ([`largest_entity`]) finds the largest number of
+//! an entity, up to which the reader makes room for all.
 
 /// One function's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,11 @@
-//! Patterns of Jacobians and Hessians: which entries may be other than zero.
+//! Sparsity patterns of Jacobians and Hessians: which entries may be other than zero.
 //!
-//! Bits of dependence run through the oracle's tape ([`Oracle::dependence`]), 127 inputs at a time.
-//! A pattern is that of the branches that the call takes.
+//! **Question.** On which inputs does each output of a call depend, and each entry of its gradient?
+//!
+//! **Answer.** Bits of dependence run through the oracle's tape ([`Oracle::dependence`]), 127
+//! inputs at a time. A pattern is that of the branches that the call takes.
+//!
+//! **Cost.** One interpreted run for each 127 inputs.
 
 use brolga::drivers::Pattern;
 use brolga::{Error, Program};

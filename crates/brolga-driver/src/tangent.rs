@@ -1,8 +1,13 @@
-//! One call in forward mode: what `jvp` prints.
+//! Tangents of one call in forward mode: what `jvp` prints.
 //!
-//! A direction has an entry for each argument: the tangent of a float by value, or of a buffer's
-//! contents. What is not given is zero. It is written `0=1.5` for a scalar, `0=[1.0 0.0]` for a
-//! vector, `1=[1.0, 0.0]` for a buffer.
+//! **Question.** What are the tangents of results and buffers along a direction?
+//!
+//! **Answer.** A [`Direction`] has an entry for each argument: the tangent of a float by value, or
+//! of a buffer's contents. What is not given is zero. It is written `0=1.5` for a scalar, `0=[1.0
+//! 0.0]` for a vector, `1=[1.0, 0.0]` for a buffer. Tangents of buffers are put into their shadows;
+//! [`tangents`] runs the rule, and reads those of results and shadows.
+//!
+//! **Cost.** One run, in fresh memory.
 
 use brolga::{ArgActivity, DerivedRule, Error};
 use cranelift_codegen::data_value::DataValue;

@@ -1,9 +1,9 @@
-//! What a call costs: primal, gradient and tangent, for the clock.
+//! Timing: what a call costs, as primal, gradient and tangent, by the clock.
 //!
-//! *Problem.* A call takes nanoseconds or seconds, may overwrite what it reads, goes through a
+//! **Problem.** A call takes nanoseconds or seconds, may overwrite what it reads, goes through a
 //! guard that turns traps into errors, and shares the machine with others.
 //!
-//! *Answer.* [`Repeated`] calls again and again in one memory. Buffers that a call changes get
+//! **Answer.** [`Repeated`] calls again and again in one memory. Buffers that a call changes get
 //! their contents back before the next one, while the clock stands still; that shadows are put to
 //! what they are at first is a part of a gradient. [`cost`] measures in rounds: in each a batch of
 //! calls of each kind, long enough for the clock, so that a ratio is one of neighbours in time; the
@@ -12,6 +12,10 @@
 //!
 //! A call that leaves something behind (a block that is never freed) cannot be repeated for ever:
 //! one that fails gets fresh memory, and only if it fails there as well, that is an error.
+//!
+//! **Cost.** At least five rounds, and more until the given time is spent. A batch has as many
+//! calls as take about a millisecond, and one at least. The function that does nothing is derived
+//! like the one that is measured.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,18 @@
 //! Numbers, lanes and lists: what goes into a call and comes out of it, independent of how it was
 //! written.
+//!
+//! **Question.** A value is a register, or bytes of a buffer. Which number is it, and are two the
+//! same?
+//!
+//! **Answer.** A [`Num`] is one number of any type, an [`Item`] one or several. [`from_data`] and
+//! [`to_data`] lead from and to the values that compiled code takes; [`Num::decode`] and
+//! [`Num::encode`] from and to bytes. Numbers are compared bit by bit ([`Num::same_bits`]), or
+//! within a tolerance ([`close`]).
+//!
+//! Floats of 16 and of 128 bits are moved, and nothing is computed with them: a [`Num`] has their
+//! bits.
+//!
+//! **Cost.** A few instructions for each number.
 
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};

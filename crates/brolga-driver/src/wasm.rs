@@ -1,13 +1,17 @@
 //! WebAssembly modules as files with functions to call.
 //!
-//! A call of an exported function is written as a call of a CLIF function: `%loss([1.0, 2.0], 2)`.
-//! What differs is where things lie. Every run gets an instance of its own; a buffer is memory that
-//! the instance allocates; the argument that is passed is its 32-bit address; and before all
-//! arguments that are written there is a hidden one, the instance. The shadow of a buffer is where
-//! it lies in the shadow of the instance.
+//! **Question.** How is an exported function of a module called, run and interpreted?
+//!
+//! **Answer.** A call is written as a call of a CLIF function: `%loss([1.0, 2.0], 2)`. What differs
+//! is where things lie. Every run gets an instance of its own; a buffer is memory that the instance
+//! allocates; the argument that is passed is its 32-bit address; and before all arguments that are
+//! written there is a hidden one, the instance. The shadow of a buffer is where it lies in the
+//! shadow of the instance.
 //!
 //! The oracles interpret, in the memory of an instance, another translation of the same module: one
-//! that checks bounds by comparisons, since an interpreter has no guard pages.
+//! that checks bounds by comparisons, since an interpreter has no guard pages ([`Wasm`] has both).
+//!
+//! **Cost.** Two translations of the module.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,13 @@
-//! What a schedule tells a run to do.
+//! Actions: what a schedule tells a run to do.
+//!
+//! **Question.** How is a schedule written down, so that any loop can run it?
+//!
+//! **Answer.** As a sequence of [`Action`]s: steps run without a tape, with one, or backwards;
+//! states go to slots and come back. A [`StepId`] is a step, and as a place in time the state
+//! before it; a [`SlotId`] is a place for one state, in memory or in a file. Steps are derived as a
+//! pair or as one function ([`Reversal`]).
+//!
+//! **Cost.** None: actions are a few words each.
 
 use std::fmt;
 

@@ -1,20 +1,20 @@
 //! Bennett: no state goes before it has been computed again.
 //!
-//! *Question.* A machine that can erase a state only by computing it once more, in reverse, out of
-//! the one before: how does it get to the end with few states, and back?
+//! **Question.** A machine that can erase a state only by computing it once more, in reverse, out
+//! of the one before: how does it get to the end with few states, and back?
 //!
-//! *Answer.* A stretch is cut into k parts. They are computed one behind the other, each by the
+//! **Answer.** A stretch is cut into k parts. They are computed one behind the other, each by the
 //! same method, and the states between them are erased in reverse order. The way back is the mirror
 //! image, and each unit is reversed where the mirror image erases its first result.
 //!
-//! *Cost.* For `k^n` units, `((2k − 1)^n + 1) / 2` runs that compute and one less that erase, with
-//! `n(k − 1) + 2` states. If the states between the outermost parts are left for the way back
+//! **Cost.** For `k^n` units, `((2k − 1)^n + 1) / 2` runs that compute and one less that erase,
+//! with `n(k − 1) + 2` states. If the states between the outermost parts are left for the way back
 //! (`uncompute: false`), 9,999 units in parts of five take 178,601 runs.
 //!
-//! *When.* Revolve takes fewer units with as many states. It is here to compare with, and for
+//! **When.** Revolve takes fewer units with as many states. It is here to compare with, and for
 //! programs that are reversible.
 //!
-//! *Source.* C. H. Bennett: Time/space trade-offs for reversible computation. SIAM Journal on
+//! **Source.** C. H. Bennett: Time/space trade-offs for reversible computation. SIAM Journal on
 //! Computing 18 (1989).
 
 use std::collections::VecDeque;

@@ -1,23 +1,26 @@
-//! A method for a budget in bytes.
+//! Choice of a method for a budget in bytes.
 //!
-//! *Question.* States and tape together may take so many bytes. Which method, with which blocks and
-//! how many slots, runs the fewest steps?
+//! **Question.** States and tape together may take so many bytes. Which method, with which blocks
+//! and how many slots, runs the fewest steps?
 //!
-//! *Answer.* Forecasts are exact and cheap, so all that may be the best are compared: for each
-//! length of blocks the slots that are left, which hold the states of all blocks (blocked) or some
-//! of them (revolve). Of those that run at most a twentieth more than the fewest steps, the one
-//! that takes the fewest bytes is chosen among those whose tape stays in the nearest level of the
-//! cache: each byte of the tape is written and read, and of a state once for a block. If files are
-//! allowed, two levels compete, with reads and writes counted as steps.
+//! **Answer.** [`choose`] gives a [`Selection`]. Forecasts are exact and cheap, so all that may be
+//! the best are compared: for each length of blocks the slots that are left, which hold the states
+//! of all blocks (blocked) or some of them (revolve). Of those that run at most a twentieth more
+//! than the fewest steps, the one that takes the fewest bytes is chosen among those whose tape
+//! stays in the nearest level of the cache: each byte of the tape is written and read, and of a
+//! state once for a block. If files are allowed, two levels compete, with reads and writes counted
+//! as steps.
 //!
 //! Where the number of steps is not known, a third of the bytes is for the tape: that is the
 //! longest reach for running each step twice, `K (c + 1)(c + 2) / 2` steps with `K T + c S` bytes.
 //! States are placed online, or evenly in files.
 //!
-//! *Before and after.* 10^6 steps with 480 bytes of state and 4,800 bytes of tape each, within 16
+//! **Before and after.** 10^6 steps with 480 bytes of state and 4,800 bytes of tape each, within 16
 //! MiB: blocks of 54, which take 8.7 MiB. Within 1 MiB: revolve over blocks.
 //!
-//! *Cost.* Some hundred forecasts.
+//! **Errors.** A budget that no method fits, with the bytes that would do ([`TooSmall`]).
+//!
+//! **Cost.** Some hundred forecasts.
 
 use std::fmt;
 

@@ -1,4 +1,14 @@
-//! What a method costs, before it runs.
+//! Forecast: what a method costs, before it runs.
+//!
+//! **Question.** How many steps does a method run for a loop of so many, with how many states and
+//! bytes?
+//!
+//! **Answer.** [`Method::forecast`]. Of the online method, treeverse and Bennett's the counts come
+//! from the actions themselves, of the others from closed forms. [`Forecast::bytes`] says what that
+//! takes in memory.
+//!
+//! **Cost.** A closed form takes some multiplications. The three others take all actions of a
+//! schedule, without a loop.
 
 use crate::action::{Action, Reversal, StepId};
 use crate::method::{Method, Unfit};

@@ -1,10 +1,12 @@
 //! Schedules of checkpoints: how long loops are reversed in little memory.
 //!
-//! Reverse mode needs the states of a loop in reverse order. A *schedule* says which states are
-//! kept in *slots*, which steps run again from them, and which are taped, as a sequence of
-//! [`Action`]s. It knows nothing of the loop but its number of steps, or not even that. A
-//! [`Method`] is a way to place states, with its parameters; [`choose`] finds one for a budget in
-//! bytes, and says what it costs.
+//! **Question.** Reverse mode needs the states of a loop in reverse order. Which are kept, and
+//! which are computed again?
+//!
+//! **Answer.** A *schedule* says which states are kept in *slots*, which steps run again from them,
+//! and which are taped, as a sequence of [`Action`]s. It knows nothing of the loop but its number
+//! of steps, or not even that. A [`Method`] is a way to place states, with its parameters;
+//! [`choose`] finds one for a budget in bytes, and says what it costs.
 //!
 //! Methods, a module each: [`store_all`], [`recompute_all`], [`blocked`], [`periodic`],
 //! [`revolve`], [`treeverse`], [`online`], [`two_levels`], [`bennett`].
@@ -21,6 +23,9 @@
 //! assert_eq!(revolve.forecast(10, Reversal::Split)?.forward, 15);
 //! # Ok::<(), brolga_schedules::Unfit>(())
 //! ```
+//!
+//! **Cost.** Steps run again, a copy for each state that is kept or put back, and the memory of
+//! states and tape: each method says how many ([`Method::forecast`]).
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]

@@ -1,4 +1,13 @@
-//! The methods by their parameters.
+//! Methods of checkpointing, by their parameters.
+//!
+//! **Question.** Which ways are there to place states, and do their parameters give a schedule?
+//!
+//! **Answer.** A [`Method`] is one of nine, each of which has a module that explains it. Here is
+//! what a schedule asks of all of them: how many steps are taped together, how many slots there
+//! are, whether states are placed evenly, or in files. Parameters are looked at before a schedule
+//! is made ([`Unfit`]).
+//!
+//! **Cost.** A few instructions.
 
 use std::fmt;
 

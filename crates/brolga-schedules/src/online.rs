@@ -1,27 +1,27 @@
 //! Online: where states are kept while it is not known when the loop ends.
 //!
-//! *Question.* Each state that is passed may be kept or not, and a state that was dropped is gone.
-//! Which are kept, so that reversing is cheap whenever the loop ends?
+//! **Question.** Each state that is passed may be kept or not, and a state that was dropped is
+//! gone. Which are kept, so that reversing is cheap whenever the loop ends?
 //!
-//! *Answer.* Each state has a level, the initial one the highest. While slots are free, all states
-//! are kept, on level 0. Then a state is *dispensable* if a later one has a higher level. The last
-//! dispensable one makes room; if there is none, the newest state is passed over, and the next one
-//! is on a level higher. The kept states get denser towards the end, as those of revolve do. Behind
-//! the end, each stretch between two of them is reversed by revolve, with the slots that are free
-//! by then.
+//! **Answer.** Each state has a level, the initial one the highest. While slots are free, all
+//! states are kept, on level 0. Then a state is *dispensable* if a later one has a higher level.
+//! The last dispensable one makes room; if there is none, the newest state is passed over, and the
+//! next one is on a level higher. The kept states get denser towards the end, as those of revolve
+//! do. Behind the end, each stretch between two of them is reversed by revolve, with the slots that
+//! are free by then.
 //!
-//! *Before and after.* Three slots keep 0, 4 and 7 of ten units, and 0, 20 and 30 of 35.
+//! **Before and after.** Three slots keep 0, 4 and 7 of ten units, and 0, 20 and 30 of 35.
 //!
-//! *Cost.* N units to the end, and `Σ t(length of stretch m, c − m)` behind it, m counted from
+//! **The end.** A loop that says with its last step that it has ended is cheapest. If that is seen
+//! only by the next step, the state behind the last one has been kept, perhaps in place of another.
+//!
+//! **Cost.** N units to the end, and `Σ t(length of stretch m, c − m)` behind it, m counted from
 //! zero. With the N that are taped this is at most 1.334 times what revolve needs that knows N,
 //! from three slots and two units on (1.4 times with two slots). A search through the kept states
 //! for each unit.
 //!
-//! *The end.* A loop that says with its last step that it has ended is cheapest. If that is seen
-//! only by the next step, the state behind the last one has been kept, perhaps in place of another.
-//!
-//! *Source.* Q. Wang, P. Moin, G. Iaccarino: Minimal repetition dynamic checkpointing algorithm for
-//! unsteady adjoint calculation. SIAM Journal on Scientific Computing 31 (2009).
+//! **Source.** Q. Wang, P. Moin, G. Iaccarino: Minimal repetition dynamic checkpointing algorithm
+//! for unsteady adjoint calculation. SIAM Journal on Scientific Computing 31 (2009).
 
 use crate::revolve;
 

@@ -1,16 +1,16 @@
 //! Periodic: a state every P blocks, and revolve in between.
 //!
-//! *Question.* How are states placed evenly, so that the number of steps need not be known, and
+//! **Question.** How are states placed evenly, so that the number of steps need not be known, and
 //! memory is kept for states in between?
 //!
-//! *Answer.* The sweep keeps every P-th state. The reverse half treats each stretch of P blocks by
-//! itself, as revolve does with `s` slots beside the state that it begins with. With `s = P − 2`
+//! **Answer.** The sweep keeps every P-th state. The reverse half treats each stretch of P blocks
+//! by itself, as revolve does with `s` slots beside the state that it begins with. With `s = P − 2`
 //! each block of a stretch runs once more.
 //!
-//! *Cost.* With q stretches before the last one, `qP + q·t(P, s + 1) + t(l − qP, s + 1)` blocks
+//! **Cost.** With q stretches before the last one, `qP + q·t(P, s + 1) + t(l − qP, s + 1)` blocks
 //! without a tape, with t as in [`crate::revolve`].
 //!
-//! *When.* For a number of steps that is not known, if memory for `l / P` states is there.
+//! **When.** For a number of steps that is not known, if memory for `l / P` states is there.
 //! Otherwise [`crate::online`].
 
 use crate::revolve;

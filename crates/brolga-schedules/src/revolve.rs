@@ -1,20 +1,19 @@
 //! Revolve: the fewest steps for a known number of them.
 //!
-//! *Question.* A loop has l units and there are slots for c states, the initial one among them.
+//! **Question.** A loop has l units and there are slots for c states, the initial one among them.
 //! Where are states to be kept, so that the reverse half runs as few units again as possible?
 //!
-//! *Answer.* If no unit may run more than r times, `β(c, r) = C(c + r, c)` units are in reach. With
-//! the least r such that `β(c, r) ≥ l`, the fewest units run without a tape are
-//! `t(l, c) = r·l − β(c + 1, r − 1)`, which solves
-//! `t(l, c) = min over k of k + t(l − k, c − 1) + t(k, c)`. [`split`] is a k of the least, the one
-//! that stores least often.
+//! **Answer.** If no unit may run more than r times, `β(c, r) = C(c + r, c)` units are in reach.
+//! With the least r such that `β(c, r) ≥ l`, the fewest units run without a tape are `t(l, c) = r·l
+//! − β(c + 1, r − 1)`, which solves `t(l, c) = min over k of k + t(l − k, c − 1) + t(k, c)`.
+//! [`split`] is a k of the least, the one that stores least often.
 //!
-//! *Before and after.* `revolve(10, 3)` keeps 0, 4 and 7, tapes unit 9 at once, and runs 15 units
+//! **Before and after.** `revolve(10, 3)` keeps 0, 4 and 7, tapes unit 9 at once, and runs 15 units
 //! without a tape; with one slot it would be 45.
 //!
-//! *Cost.* A split takes r multiplications.
+//! **Cost.** A split takes r multiplications.
 //!
-//! *Source.* A. Griewank, A. Walther: Algorithm 799: Revolve. ACM Transactions on Mathematical
+//! **Source.** A. Griewank, A. Walther: Algorithm 799: Revolve. ACM Transactions on Mathematical
 //! Software 26 (2000).
 
 /// `β(s, t) = C(s + t, s)`, or as much as fits.

@@ -1,4 +1,15 @@
-//! A loop run by a schedule.
+//! Driver of a schedule: a loop run by it.
+//!
+//! **Question.** How does a loop run as its schedule says?
+//!
+//! **Answer.** It implements [`TimeLoop`], a function for each action. [`forward()`] runs the
+//! schedule up to its turn, [`reverse()`] to its end; each action is counted, and where the loop
+//! ends the schedule is told.
+//!
+//! **Errors.** What a step or a slot says, and an end of the loop where it cannot be
+//! ([`RunError`]).
+//!
+//! **Cost.** That of the steps and copies; a few additions for each action.
 
 use crate::action::{Action, SlotId, StepId};
 use crate::schedule::{Misuse, Schedule};

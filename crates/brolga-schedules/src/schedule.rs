@@ -1,17 +1,24 @@
-//! A schedule as a state machine: one action after the other.
+//! Schedule as a state machine: one action after the other.
 //!
-//! *Question.* What does a run do next?
+//! **Question.** What does a run do next?
 //!
-//! *Answer.* The *sweep* of the forward half places states as the method says ([`crate::method`]).
-//! The reverse half looks at the last state that is kept. If it is that of the unit to be reversed
-//! next, the unit is reversed, otherwise the stretch in between is split and the state in the
-//! middle kept, as long as there are slots. So one machine reverses what any method has placed.
+//! **Answer.** A [`Schedule`] gives out actions. The *sweep* of the forward half places states as
+//! the method says ([`crate::method`]). The reverse half looks at the last state that is kept. If
+//! it is that of the unit to be reversed next, the unit is reversed, otherwise the stretch in
+//! between is split and the state in the middle kept, as long as there are slots. So one machine
+//! reverses what any method has placed. Bennett's method has a machine of its own.
 //!
 //! A *unit* is a block of steps that are taped together. The machine counts in units, the actions
 //! say steps, and only the last unit may be shorter. It is never run without a tape where the
 //! number of steps is known and forward half and pullback are a pair: it is taped by the sweep.
 //! With joint steps the sweep has to run it, and keeps the state before it in a slot of its own, if
 //! no other is free. There is room: no tape is there yet.
+//!
+//! **Errors.** An end of the loop that is told at another time than it can be, and a schedule that
+//! is to be run again before it is over ([`Misuse`]).
+//!
+//! **Cost.** A few instructions for each action, and for the online method a search through the
+//! kept states.
 
 use std::collections::VecDeque;
 

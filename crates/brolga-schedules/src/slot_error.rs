@@ -1,4 +1,11 @@
-//! How a slot fails.
+//! Errors of slots: how a slot fails.
+//!
+//! **Question.** Why can a state not be kept, or not be had again, and what helps?
+//!
+//! **Answer.** A [`SlotError`] says which state it is, what the system says, and, where something
+//! helps, what: another folder, or more memory. The run is lost, and nothing else.
+//!
+//! **Cost.** None where all goes well.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,17 +1,18 @@
-//! States in a file.
+//! File of slots: states in a file.
 //!
-//! *Question.* How are states kept in a file so that none is ever taken for another?
+//! **Question.** How are states kept in a file so that none is ever taken for another?
 //!
-//! *Answer.* All slots of a run are stretches of one file, which nothing else has open. It is made
-//! with a name that did not exist, and its name is removed at once. Where the system does not allow
-//! for that, it is removed when the run is over; what a killed process leaves there is never
-//! opened, as its name exists. Which stretch holds what is known to the run only.
+//! **Answer.** All slots of a run are stretches of one file, which nothing else has open
+//! ([`SlotFile`]). It is made with a name that did not exist, and its name is removed at once.
+//! Where the system does not allow for that, it is removed when the run is over; what a killed
+//! process leaves there is never opened, as its name exists. Which stretch holds what is known to
+//! the run only.
 //!
 //! A stretch begins with a header: a number that only this run has, the slot, the step and the
 //! length. A checksum of header and state ends it. If anything is different when the state is asked
 //! for, that is an error.
 //!
-//! *Cost.* One write and one read of each state, and a pass over its bytes for the checksum. The
+//! **Cost.** One write and one read of each state, and a pass over its bytes for the checksum. The
 //! file gets shorter when its last stretches are dropped.
 
 use std::collections::BTreeMap;

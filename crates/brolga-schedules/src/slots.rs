@@ -1,4 +1,15 @@
 //! Slots that hold bytes: in memory, and in a file.
+//!
+//! **Question.** Where are the states that a schedule keeps?
+//!
+//! **Answer.** In [`Slots`]: those of memory in a map, those of files in one file of the run. A
+//! state is stored and restored in parts, as it lies in the program's memory. It comes back only if
+//! slot, step and length are those that it was stored with.
+//!
+//! **Errors.** Memory or a file that does not take a state, and a state that is not there
+//! ([`SlotError`]).
+//!
+//! **Cost.** A copy of the state for each store and each restore.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,4 +1,12 @@
 //! Counts of what has been done.
+//!
+//! **Question.** How many steps and copies has a run taken, and how many states and bytes at a
+//! time?
+//!
+//! **Answer.** [`Stats::count`] adds up the actions, of a run or of a schedule alone;
+//! [`Stats::note_bytes`] keeps the most bytes that a run has told.
+//!
+//! **Cost.** A few additions for each action.
 
 use crate::action::{Action, SlotId, StepId};
 

@@ -1,15 +1,16 @@
 //! Treeverse: the recursion that revolve came from.
 //!
-//! *Question.* The same as that of [`crate::revolve`].
+//! **Question.** As of [`crate::revolve`]: where are states to be kept, so that few units run
+//! again?
 //!
-//! *Answer.* With δ slots and τ repetitions left, a stretch from σ to φ is split at
-//! `⌈(δσ + τφ) / (τ + δ)⌉`. The part behind has a slot less, and what is then left in front has a
-//! repetition less.
+//! **Answer.** With δ slots and τ repetitions left, a stretch from σ to φ is split at `⌈(δσ + τφ) /
+//! (τ + δ)⌉`. The part behind has a slot less, and what is then left in front has a repetition
+//! less.
 //!
-//! *Cost.* It is optimal where `l = β(δ, τ)`, and takes up to 1.31 times as many units elsewhere.
+//! **Cost.** It is optimal where `l = β(δ, τ)`, and takes up to 1.31 times as many units elsewhere.
 //! It is here to compare with: 9,999 units with 5 slots take 113,095.
 //!
-//! *Source.* A. Griewank: Achieving logarithmic growth of temporal and spatial complexity in
+//! **Source.** A. Griewank: Achieving logarithmic growth of temporal and spatial complexity in
 //! reverse automatic differentiation. Optimization Methods and Software 1 (1992).
 
 /// Where the next state is kept, if that of unit `at` is, all below `end` are to be reversed, and

@@ -1,4 +1,13 @@
-//! What schedules count with: units, states that are kept, numbers of slots.
+//! Units: what schedules count with: blocks of steps, states that are kept, numbers of slots.
+//!
+//! **Question.** Methods count in blocks, loops in steps. Which steps are a block, and which slot
+//! is free?
+//!
+//! **Answer.** [`Units`] turns a number of a block into the steps that it begins and ends with, and
+//! into the actions that reverse it. A [`HeldState`] is a state in a slot. [`Numbers`] gives out
+//! numbers of slots, those first that were given back.
+//!
+//! **Cost.** A few instructions.
 
 use crate::action::{Action, Reversal, SlotId, StepId};
 

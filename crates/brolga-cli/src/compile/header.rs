@@ -1,4 +1,12 @@
-//! Header: the functions of an object in C.
+//! C header: the functions of an object in C.
+//!
+//! **Question.** How does a program in C or C++ call the functions of the object?
+//!
+//! **Answer.** [`header`] writes declarations between an include guard: types of vectors, macros
+//! for the sizes of workspaces and instances, a struct for results that go through memory, and a
+//! prototype for each function below a comment that says what each parameter is.
+//!
+//! **Cost.** A few lines of text for each function.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

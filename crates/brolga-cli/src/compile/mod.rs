@@ -1,4 +1,25 @@
-//! `brolga compile`: derivatives in an object file, with a header for C and declarations for Rust.
+//! Ahead-of-time compilation: `brolga compile`, derivatives in an object file, with a header for C
+//! and declarations for Rust.
+//!
+//! **Question.** What lies in the object file, under which names, and for which machine?
+//!
+//! **Answer.** [`run`] reads the file for the functions that are asked for; what has the host's
+//! calling convention gets the target's. Each function is derived in each mode ([`CompileMode`]) as
+//! an embedded derivative; one that C could not return from is derived once more, with its results
+//! in a struct. A name is that of one thing, free in the program, and no keyword of C, C++ or Rust.
+//! The modules:
+//!
+//! | module | what it is for |
+//! |---|---|
+//! | [`target`] | the machine, from triple and flags |
+//! | [`object`] | the object file |
+//! | [`binding`] | what parameters and results are, in sentences |
+//! | [`header`], [`rust`] | declarations in a language |
+//!
+//! **Invariant.** Nothing is written unless everything can be made.
+//!
+//! **Cost.** A derivation for each function and mode, two for some, and Cranelift's compilation of
+//! what comes out.
 
 mod binding;
 mod header;

@@ -1,7 +1,16 @@
 //! Object: derived functions, with all that they call and name, as an object file.
 //!
-//! Functions that derivatives call as they are become functions of the object, too, and are local
-//! to it. Data is local as well, unless it has a shadow: then both are the caller's to see.
+//! **Question.** What has to be in the object for the derivatives to be linked, and what does it
+//! leave to other objects?
+//!
+//! **Answer.** Functions that derivatives call as they are become functions of the object, too, and
+//! are local to it. Data is local as well, unless it has a shadow: then both are the caller's to
+//! see. What is named and not there is [`Object::undefined`].
+//!
+//! **Errors.** Helpers of Cranelift that no library has, data in bytes on a big-endian machine, and
+//! data that holds addresses of functions.
+//!
+//! **Cost.** One compilation by Cranelift of all functions, in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

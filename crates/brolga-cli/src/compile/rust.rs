@@ -1,7 +1,17 @@
-//! Rust: the functions of an object as an `unsafe extern` block.
+//! Rust declarations: the functions of an object as an `unsafe extern` block.
+//!
+//! **Question.** How does a program in Rust call the functions of the object?
+//!
+//! **Answer.** [`declarations`] writes a module: constants for workspaces and instances, a
+//! `repr(C)` struct for results that go through memory, and a declaration for each function, with
+//! what each parameter is as its documentation.
 //!
 //! There are no safe wrappers: how far a function reads behind a pointer is not known, so no slice
 //! is known to be long enough.
+//!
+//! **Errors.** A value of a vector type, which no stable type of Rust is passed like.
+//!
+//! **Cost.** A few lines of text for each function.
 
 use std::fmt::Write;
 

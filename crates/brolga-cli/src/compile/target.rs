@@ -1,4 +1,15 @@
 //! Target: what code is made for.
+//!
+//! **Question.** Which machine, with which flags of Cranelift?
+//!
+//! **Answer.** [`isa()`] reads the triple, or takes the host's architecture as it is at least, and
+//! sets flags: those that derivatives need first, then those of the command line, each of all
+//! targets or of this one.
+//!
+//! **Errors.** A target without 64-bit addresses, one that this build makes no code for, a flag
+//! that is unknown, and RISC-V without vectors, which derivatives use.
+//!
+//! **Cost.** None at run time.
 
 use brolga_module::cranelift_codegen::isa::{self, LookupError, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable, Flags, SetError};

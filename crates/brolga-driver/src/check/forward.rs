@@ -1,8 +1,14 @@
-//! Forward mode against two things that are not: differences of the primal along one random
-//! direction, and the gradient.
+//! Check of forward mode against two things that are not: differences of the primal along one
+//! random direction, and the gradient.
 //!
-//! The number that is compared is the derivative of the objective along the direction: `Σ seed ·
-//! tangent of a result + Σ initial shadow · tangent of a final element`.
+//! **Question.** Are the tangents of a call right?
+//!
+//! **Answer.** The number that is compared is the derivative of the objective along the direction:
+//! `Σ seed · tangent of a result + Σ initial shadow · tangent of a final element`. Where a slope is
+//! infinite, a number is NaN, or terms cancel, nothing is said ([`ForwardCheck::holds`]).
+//!
+//! **Cost.** One run of forward mode, one of the tape, and those of the primal that differences
+//! take along one line, however many inputs there are.
 
 use brolga::{DerivedRule, Error, Mode, Program};
 use brolga_oracle::fd::{self, Verdict};

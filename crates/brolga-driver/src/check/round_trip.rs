@@ -1,6 +1,7 @@
-//! A function and its inverse, one behind the other, from random states.
+//! Round trips: a function and its inverse, one behind the other, from random states.
 //!
 //! **Question.** Does `~f` undo `f`?
+//!
 //! **Answer.** States around that of a call are tried: floats are moved, and in every other state
 //! the integers that `f` changes, too, where no address is made of them. Behind both the state is
 //! what it was: integers bit by bit, fixed-point numbers too, unless floats are changed beside
@@ -13,6 +14,9 @@
 //! undoes, what declares that says it; then `f` changes nothing else, which is compared, too.
 //! Integers stay where an index may be among them: where something of a file of reversible
 //! functions is not checked, and in states of an inverse that is not derived.
+//!
+//! **Cost.** Both functions are compiled once. For each state a run of each, and a few comparisons
+//! of all buffers; where a float differs by more than is allowed, four runs of the inverse more.
 
 use brolga::{Error, FuncKey, InverseCheck, Options, Primal, Program, StateLength, Tolerance};
 use brolga_reversible::ast::{CheckMode, FnParam, Function, Stmt, StmtKind, Type};

@@ -1,9 +1,16 @@
-//! Second derivatives against three things that know no derived text of theirs: differences of
-//! gradients, the oracle's forward over reverse of the primal, and symmetry.
+//! Check of second derivatives against three things that know no derived text of theirs:
+//! differences of gradients, the oracle's forward over reverse of the primal, and symmetry.
 //!
-//! One product `H v` with a random direction v is compared, entry by entry. A second direction u
-//! gives `u·(H v) = v·(H u)`. The gradient that comes beside a product is compared with the one
-//! that comes alone.
+//! **Question.** Are the Hessian-vector products of a call right?
+//!
+//! **Answer.** One product `H v` with a random direction v is compared, entry by entry. A second
+//! direction u gives `u·(H v) = v·(H u)`. The gradient that comes beside a product is compared with
+//! the one that comes alone. What roundings of the inputs move in the oracle's product, or the tape
+//! loses where terms cancel, is no difference: there nothing is said.
+//!
+//! **Cost.** Two products, a gradient, and one run of the oracle; two more runs of that where a
+//! product and the oracle, or the two sides of the symmetry, differ. Differences take gradients
+//! along `v`, each of which is kept for all entries.
 
 use std::cell::LazyCell;
 use std::collections::HashMap;

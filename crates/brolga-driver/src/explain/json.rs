@@ -1,12 +1,19 @@
-//! An explanation for programs: one object per call.
+//! Explanation as JSON, for programs: one object per call.
+//!
+//! **Question.** How does a program read why a gradient is what it is?
+//!
+//! **Answer.** As the JSON of an [`Explanation`] ([`json()`]):
 //!
 //! ```json
 //! {"function": "%f",
-//!  "inputs": [{"input": "0", "value": 1.0, "gradient": 0.0, "why": [{"kind": "rounded", "text": "…", "at": {…}}]}],
+//!  "inputs": [{"input": "0", "value": 1.0, "gradient": 0.0,
+//!              "why": [{"kind": "rounded", "text": "…", "at": {…}}]}],
 //!  "non_finite": [{"at": {…}, "value": 0.0, "cotangent": 1.0, "slope": "inf", "passes": "inf"}],
 //!  "non_finite_value": null,
-//!  "contributions": {"of": "0", "terms": [{"at": {…}, "count": 1, "sum": 2.0, "largest": 2.0}], "more": 0},
-//!  "recorded": {"bytes": 8, "functions": [{"function": "%f", "frame_bytes": 0, "blocks": [{…}]}]}}
+//!  "contributions": {"of": "0", "more": 0,
+//!                    "terms": [{"at": {…}, "count": 1, "sum": 2.0, "largest": 2.0}]},
+//!  "recorded": {"bytes": 8,
+//!               "functions": [{"function": "%f", "frame_bytes": 0, "blocks": [{…}]}]}}
 //! ```
 //!
 //! A place is `{"function", "inst", "text", "line", "offset"}`, where one of the last two is null.
@@ -14,6 +21,8 @@
 //! `not_chosen`, `compared`, `locally_constant`, `overwritten`, `stored`, `unused`, `zero_slope`,
 //! `underflow`, `cancelled`, `zero_seed`, `not_reached`. Sums of a task are `pending`: `never`,
 //! `where_tasks_meet`, or `always`.
+//!
+//! **Cost.** One walk over the explanation.
 
 use brolga_oracle::Place;
 use brolga_transform::plan::remarks::TaskSums;

@@ -1,20 +1,29 @@
-//! Why the gradient of a call is what it is.
+//! Explanation: why the gradient of a call is what it is.
 //!
-//! Two sources, neither of which guesses. The *run* is the oracle's: the program is interpreted
-//! with every float on a graph ([`brolga_oracle::trace`]), which knows by which uses and slopes a
-//! cotangent came about, and where a use ended. The *plan* is that of the derivation itself: what
-//! each block records for the pullback, and for whom ([`plan`]); together with how often the run
-//! entered the block that gives bytes.
+//! **Question.** Why is an entry of a gradient zero, not finite, or as large as it is, and what
+//! does the derivative record?
+//!
+//! **Answer.** Two sources, neither of which guesses. The *run* is the oracle's: the program is
+//! interpreted with every float on a graph ([`brolga_oracle::trace`]), which knows by which uses
+//! and slopes a cotangent came about, and where a use ended. The *plan* is that of the derivation
+//! itself: what each block records for the pullback, and for whom ([`plan`]); together with how
+//! often the run entered the block that gives bytes.
 //!
 //! ```text
-//! entries         each input: its gradient; if that is zero, the edges that are cut; for a single one, its terms
-//! non_finite      the first cotangent of the pullback that is not a finite number, and the way it came
+//! entries         each input: its gradient; if that is zero, the edges that are cut;
+//!                 for a single one, its terms
+//! non_finite      the first cotangent of the pullback that is not a finite number,
+//!                 and the way it came
 //! contributions   the instructions by the size of what they contribute
 //! blocks          what is recorded, and why
 //! ```
 //!
 //! The gradient shown is the tape's; where the compiled one differs beyond rounding, that is said,
 //! and `check` is the command to go on with.
+//!
+//! **Cost.** One interpreted run, whose graph is in memory; one derivation for the plan, and one
+//! that is compiled and run. Of at most 256 inputs it is explained why the gradient is zero: each
+//! may lead through the whole run.
 
 pub mod json;
 mod names;

@@ -1,11 +1,16 @@
 //! Names of the file: what a value of the normalised function is called where the user wrote it.
 //!
 //! **Question.** Plans speak of the normalised function, which numbers values and blocks in its own
-//! way. Which value of the file is `v7`? **Answer.** An instruction knows where it comes from, so a
-//! result is named by its instruction, and a parameter of a block by the instructions that read it:
-//! the file has the parameter's name in the same place. The block must be the same too. What
-//! normalisation has added has no name in the file, and gets none ([`Names::value`]). This is the
-//! only place of `explain` that prints a value, an instruction or a block.
+//! way. Which value of the file is `v7`?
+//!
+//! **Answer.** An instruction knows where it comes from, so a result is named by its instruction,
+//! and a parameter of a block by the instructions that read it: the file has the parameter's name
+//! in the same place. The block must be the same too. What normalisation has added has no name in
+//! the file, and gets none ([`Names::value`]). This is the only place of `explain` that prints a
+//! value, an instruction or a block.
+//!
+//! **Cost.** One walk over the function for names of parameters. Each name of a block is a look at
+//! its instructions.
 
 use brolga::FuncKey;
 use brolga_ir::map::HashMap;

@@ -1,7 +1,15 @@
-//! What each block records for its reverse, for whom, and how many bytes that was in a run.
+//! Recording plan of a derivation, for people: what each block records for its reverse, for whom,
+//! and how many bytes that was in a run.
 //!
-//! Read off the derivation's own plan; values, instructions and blocks are those of the file, not
-//! of the normalised function ([`super::names`]).
+//! **Question.** What does the forward pass record, and why not less?
+//!
+//! **Answer.** [`plans`] derives the request and reads that off the derivation's own plan: for each
+//! block what it keeps in the frame, pushes on the tape, holds, knows and computes again, each with
+//! the reverses that read it and the reason ([`Recorded`]). Of a task of a fork it says where
+//! cotangents are added ([`Sums`]). Values, instructions and blocks are those of the file, not of
+//! the normalised function (the module `names`).
+//!
+//! **Cost.** One derivation, without compilation. For each recorded value a search for its readers.
 
 use brolga::{Error, FuncKey, Options, Program, Request};
 use brolga_ir::inst::Val;

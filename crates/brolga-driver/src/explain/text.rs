@@ -1,4 +1,13 @@
-//! An explanation for people.
+//! Explanation as text, for people.
+//!
+//! **Question.** What is shown of an [`Explanation`], and how much of it?
+//!
+//! **Answer.** Four parts in their order: entries of the gradient with their reasons, the first
+//! value and the first cotangent that are not finite with the way they came, the largest
+//! contributions, and what each block records. Of long lists the first lines are shown, and how
+//! many more there are.
+//!
+//! **Cost.** One walk over the explanation.
 
 use std::fmt::Write;
 

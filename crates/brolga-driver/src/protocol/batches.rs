@@ -1,7 +1,13 @@
-//! Batches ([`Options::width`]) against a run for each derivative, bit for bit.
+//! Promise of batches ([`Options::width`]) against a run for each derivative, bit for bit.
 //!
-//! Widths with and without a rest beside vectors, another one for each function, with either
-//! effort.
+//! **Question.** Does a batch give what the runs give that it stands for?
+//!
+//! **Answer.** A batch of directions of forward mode, and one of seeds of a pullback, are compared
+//! with single runs. Widths are with and without a rest beside vectors, another one for each
+//! function, with either effort. One of the directions is zero, so that its guards are needed.
+//!
+//! **Cost.** Two rules of a width, two without, a run of each wide one, and as many of the others
+//! as the batch has derivatives.
 
 use brolga::{Effort, Error, MemoryMode, Mode, Options, Program};
 

@@ -1,10 +1,15 @@
-//! Calls that are replaced by what they call.
+//! Promise of inlining: calls that are replaced by what they call.
 //!
-//! Everything else leaves calls alone ([`Options::as_calls`]). Here they are replaced: once as two
-//! functions, watched as closely as without, and once as one function, with bounds that differ from
-//! call to call, the default among them, so that they are met here and there. Values and memory
-//! must be the same bit for bit. A gradient must be the same but for roundings: what a callee adds
-//! up by itself is added where its caller adds.
+//! **Question.** Does a derivative compute the same where calls are replaced by bodies?
+//!
+//! **Answer.** Everything else leaves calls alone ([`Options::as_calls`]). Here they are replaced:
+//! once as two functions, watched as closely as without, and once as one function, with bounds that
+//! differ from call to call, the default among them, so that they are met here and there. Values
+//! and memory must be the same bit for bit. A gradient must be the same but for roundings: what a
+//! callee adds up by itself is added where its caller adds.
+//!
+//! **Cost.** Nothing in a program without calls. Otherwise two rules, a run of one, and a run of
+//! the other that is watched.
 
 use brolga::{Inline, MemoryMode, Mode, Options, PassSet, Program};
 use cranelift_codegen::ir::InstructionData;

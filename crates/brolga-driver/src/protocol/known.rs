@@ -1,8 +1,12 @@
-//! Seeds that are known beforehand.
+//! Promise of known seeds: seeds that are known beforehand.
 //!
-//! Where a seed is one or zero, a rule that was told so (`Request::results`) must give the same
-//! numbers as one that is given the seed: in one function without the value, and, one call like
-//! this and the next like that, in two functions or in one.
+//! **Question.** Does a rule that was told its seeds give what one gives that takes them?
+//!
+//! **Answer.** Where a seed is one or zero, a rule that was told so (`Request::results`) must give
+//! the same numbers as one that is given the seed: in one function without the value, and, one call
+//! like this and the next like that, in two functions or in one.
+//!
+//! **Cost.** Three rules, and a run of each. Nothing where no seed is one or zero.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Error, MemoryMode, Mode, Options, Pass, Program, ResultActivity};

@@ -1,5 +1,15 @@
-//! A call under one set of options, run in the ways that the protocol is about: once more, by two
-//! threads, with other seeds.
+//! Subject of the protocol: a call under one set of options, run once more, by two threads, with
+//! other seeds.
+//!
+//! **Question.** Does one rule give the same whenever and however it runs?
+//!
+//! **Answer.** A forward run is compared with the primal, and memory with what the memory mode
+//! promises; its pullback is called three times, and compared with fresh runs. Two threads run the
+//! rule at once. Seeds and initial shadows are added up, and so must gradients be.
+//!
+//! **Cost.** Eight runs of the derivative, two of them on threads, two pullbacks more, and one run
+//! of the primal. Where runs leave traces in data objects, each has a rule that is derived for it,
+//! and there are no threads.
 
 use brolga::{DerivedRule, Error, MemoryMode, Options, Program, Request};
 

@@ -1,10 +1,15 @@
-//! Tiers: what a rule becomes when its calls have paid for it.
+//! Promise of tiers: what a rule becomes when its calls have paid for it.
 //!
-//! A caller must not see from the numbers that another rule has taken the place of the first
-//! ([`brolga::Effort::Tiered`]): both tiers give the same bits, but for signs of zeros, with calls
+//! **Question.** Can a caller see from the numbers that another rule has taken the place of the
+//! first ([`brolga::Effort::Tiered`])?
+//!
+//! **Answer.** It must not: both tiers give the same bits, but for signs of zeros, with calls
 //! replaced as by default. So that there is a second one, it overwrites all shadows that the first
 //! one does. The first one records no more than the second, but for what its tape has room for
-//! beyond the limit, so that it does not reach the cap of the tape where the other would not.
+//! beyond the limit, so that it does not reach the cap of the tape where the other would not. A
+//! rule that has become the second one gives what that gives by itself.
+//!
+//! **Cost.** Three rules and three runs; the last rule is derived twice, once for each tier.
 
 use brolga::{MemoryMode, Mode, Options};
 

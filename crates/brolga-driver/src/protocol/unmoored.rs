@@ -1,4 +1,14 @@
-//! Outcomes as they would read if memory lay elsewhere, so that two runs can be compared.
+//! Unmooring: outcomes as they would read if memory lay elsewhere, so that two runs can be
+//! compared.
+//!
+//! **Question.** Two runs return addresses, each of its own memory. Do these point to the same
+//! places?
+//!
+//! **Answer.** An address inside a buffer or a shadow becomes a number beyond all addresses, which
+//! names the block and the offset ([`Unmoored`]); then bits are compared, and messages say the
+//! argument.
+//!
+//! **Cost.** For each integer that comes out a look at all blocks.
 
 use brolga::{DerivedRule, Error};
 

@@ -1,4 +1,8 @@
-//! Calls: `%f(1.5, [1.0, 2.0], i32[3], @1, [1.0 2.0])`.
+//! Parser of calls: `%f(1.5, [1.0, 2.0], i32[3], @1, [1.0 2.0])`.
+//!
+//! **Question.** What is called, with which arguments?
+//!
+//! **Answer.** A [`Call`] of [`Literal`]s, each with the place where it was written:
 //!
 //! | written | means |
 //! |---|---|
@@ -6,11 +10,13 @@
 //! | `[1.0, 2.0]` | a pointer to a fresh buffer of `f64` |
 //! | `f32[1.0]`, `i64[1, 2]`, `f64[]`, `f64[0.0; 100]` | a buffer of that type; `; n` repeats |
 //! | `[1.0 2.0]` | a vector, one number per lane |
-//! | `0x00000002000000010000000000000000` | a vector, all its bits as one number: the first lane is at the end |
+//! | `0x00000002000000010000000000000000` | a vector, all bits as one number: the first lane last |
 //! | `@1` | the same buffer as argument 1, and the same shadow |
 //!
 //! Whether `[1.0]` is a buffer or a vector of one lane is settled by the parameter's type, so a
 //! bracket is only a [`List`] here.
+//!
+//! **Cost.** One walk over the text. A list that repeats a number holds it once, at most 2²⁴ times.
 
 use super::cursor::{Cursor, Parsed, Span, Spanned};
 use super::number::ElemType;

@@ -1,4 +1,13 @@
-//! A place in a line of text, and errors that point at one.
+//! Cursor: a place in a line of text, and errors that point at one.
+//!
+//! **Question.** What comes next in a line, and where is it?
+//!
+//! **Answer.** A [`Cursor`] passes over white space, and reads tokens, words, numbers and counts.
+//! What it reads has a [`Span`], so that a [`SyntaxError`] shows the text with carets below the
+//! place.
+//!
+//! **Cost.** Each character is looked at a few times; nothing is copied but numbers, and the text
+//! in an error.
 
 use std::fmt;
 use std::ops::Range;

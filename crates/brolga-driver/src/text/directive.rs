@@ -1,5 +1,10 @@
 //! Directives: the comments of a CLIF file that say what to differentiate and what must come out.
 //!
+//! **Question.** What does a comment line ask for?
+//!
+//! **Answer.** A [`Directive`], by the keyword in front of the first colon; any other comment is
+//! none.
+//!
 //! ```text
 //! ; grad: %f(1.5, [1.0, 2.0], 3) seed 2.0 shadow 1=[0.5, 0.5] == [0.25, [1.0, 2.0], null]
 //! ; trap: %f(0) int_divz
@@ -14,6 +19,11 @@
 //! N,…`, `tol x`, `value […]`, `buffers […]`, `nofd`, `memory leave|restore`. What follows `==` is
 //! compared with the gradient, one entry per argument; `null` where there is none, `_` where
 //! anything goes.
+//!
+//! **Errors.** A clause that is given twice, and what is left over at the end of the line, are
+//! errors. Each error has the span of what is wrong.
+//!
+//! **Cost.** One walk over the line. Lists of what is expected nest at most four deep.
 
 use brolga::{ArgActivity, MemoryMode, Stage};
 

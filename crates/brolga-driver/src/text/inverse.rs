@@ -1,8 +1,14 @@
-//! A function that another one undoes, as text: `%mix = %unmix, 0:16`, or `%mix, 0:v1, 2:24`.
+//! Parser of inverse declarations: a function that another one undoes, as `%mix = %unmix, 0:16`, or
+//! `%mix, 0:v1, 2:24`.
 //!
-//! First come the function and what undoes it, which is derived if the text does not name it. Then
-//! come the states that both change: the number of the parameter that points there, and how many
-//! bytes, or the parameter that says how many, or how many elements of so many bytes: `0:v1*8`.
+//! **Question.** Which function undoes which, and what state do both change?
+//!
+//! **Answer.** First come the function and what undoes it, which is derived if the text does not
+//! name it. Then come the states that both change: the number of the parameter that points there,
+//! and how many bytes, or the parameter that says how many, or how many elements of so many bytes:
+//! `0:v1*8`. The result is an [`Undone`]; types are not known here.
+//!
+//! **Cost.** One walk over the text.
 
 use brolga::StateLength;
 

@@ -1,8 +1,16 @@
-//! Numbers as people write them, read as the type that is wanted.
+//! Number syntax: numbers as people write them, read as the type that is wanted.
 //!
-//! Accepted: decimal (`-1.5e3`), CLIF's hexadecimal floats (`0x1.8p1`), `inf`, `nan`, `nan:0x1`
-//! (quiet with payload), integers in decimal or hexadecimal, `true` and `false`. A float is rounded
-//! once, to the type that is wanted.
+//! **Question.** Which number of a type does a text stand for?
+//!
+//! **Answer.** Accepted are decimal (`-1.5e3`), CLIF's hexadecimal floats (`0x1.8p1`), `inf`,
+//! `nan`, `nan:0x1` (quiet with payload), integers in decimal or hexadecimal, `true` and `false`. A
+//! float is rounded once, to the type that is wanted. An [`ElemType`] is what a buffer holds, and
+//! reads its elements.
+//!
+//! **Errors.** Text that is no number of the type, and integers that are out of its range, signed
+//! or unsigned.
+//!
+//! **Cost.** A parse of the text, twice at most.
 
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::{Type, types};
