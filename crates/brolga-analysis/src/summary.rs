@@ -7,9 +7,8 @@
 //! **Answer.** [`crate::calls::summarise`] computes a [`Summary`] for each function, and
 //! [`Summaries`] for all: which parameters are addresses, what lies behind them, between which ends
 //! bits move ([`Link`]), how they become floats ([`Demand`]) or numbers ([`Becomes`]), what
-//! functions write, and which can run later than in the primal ([`Delay`]). A question about a
-//! function of which nothing is known has the answer that is always true of it, or that says
-//! nothing.
+//! functions write, and which can run later than in the primal ([`Delay`]). What has no summary has
+//! an answer that stands for that: `false`, nothing, or [`Sources::Anything`].
 //!
 //! **Cost.** A look-up for each question; of calls through a pointer, one for each function of the
 //! signature whose address is taken.

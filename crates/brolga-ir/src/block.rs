@@ -9,7 +9,8 @@
 //! complete. Instructions are in a [`Fragment`], each under its name.
 //!
 //! **Cost.** An instruction is appended in place. The memory of the longest block of a graph is
-//! kept for the next graph of the same thread ([`CfgBlocks::recycle`]), up to some megabytes.
+//! kept for the next graph of the same thread ([`CfgBlocks::recycle`]), unless it is too long to
+//! hold on to.
 //!
 //! **Source.** Mooncake's `CFGBlock`.
 

@@ -13,10 +13,10 @@
 //!
 //! Both are iterative, so that a long chain of blocks does not overflow the stack.
 //!
-//! **Cost.** Components are linear in nodes and edges, and take one look at each edge where there
-//! is no cycle in layout order. Dominators are close to linear, but for a walk up the tree that is
-//! quadratic in the worst case. A graph of up to 16 nodes takes no memory of the heap but for
-//! answers.
+//! **Cost.** Components are linear in nodes and edges, and where all edges lead to higher numbers
+//! one look at each says that there is no cycle. Dominators are close to linear, but for a walk up
+//! the tree that is quadratic in the worst case. A graph of a dozen nodes takes no memory of the
+//! heap but for answers.
 //!
 //! **Source.** L. Georgiadis, *Linear-Time Algorithms for Dominators and Related Problems* (2005).
 //! R. Tarjan, *Depth-First Search and Linear Graph Algorithms* (1972).

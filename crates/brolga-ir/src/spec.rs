@@ -15,8 +15,8 @@
 //! A tangent has a workspace where integers may be parts of floats. A workspace has a pointer and a
 //! number of bytes; where it may grow ([`Spec::growing`]), a function and its context follow.
 //!
-//! **Cost.** None at run time of the spec itself. A result that is not returned, and what only it
-//! needs, is not computed.
+//! **Cost.** None at run time of the spec itself. Where none of the primal's results is returned by
+//! a gradient, what only they need is not computed ([`Spec::mode`]).
 //!
 //! **Source.** The activity table is Enzyme's, in the words of `std::autodiff`.
 

@@ -25,8 +25,7 @@
 //! the gradient.
 //!
 //! **Cost.** A call costs about as much as two gradients, whatever the number of inputs. To make a
-//! rule, two derivations, one over the other, and one more over the tangent where the first is
-//! refused.
+//! rule, two derivations, one over the other; where these are refused, two more.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -18,8 +18,8 @@
 //! fixed direction of no structure, is compared with that of the matrix that was found.
 //!
 //! **Cost.** One product for each colour, and one to compare. A colouring of columns looks at each
-//! pair of entries of a row, one for a Hessian at each path of two edges, and where both ends have
-//! colours at a third.
+//! pair of entries of a row. One for a Hessian looks at each path of two edges of the pattern, and
+//! where its last two nodes have colours at each edge that goes on.
 //!
 //! **Source.** A. H. Gebremedhin, F. Manne, A. Pothen: What color is your Jacobian? SIAM Review 47
 //! (2005), algorithms 3.1 and 4.1.

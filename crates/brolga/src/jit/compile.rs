@@ -4,11 +4,12 @@
 //! **Question.** Functions of a derivation name each other by symbol, and have signatures of many
 //! kinds. How do they become code that Rust can call?
 //!
-//! **Answer.** Here symbols become `FuncId`s, or addresses of the run time and of C's functions.
-//! For each function that Rust calls there is an *entry point*, a C function of one pointer that
-//! reads arguments from an array of 16-byte cells, calls, and writes results to the same array, so
-//! that one trampoline (`brolga_runtime::call_guarded`) serves all signatures. What the request
-//! asked for is its own entry point, unless others call it (`brolga_transform::clif::entry_thunk`).
+//! **Answer.** Here symbols become ids of functions and of data objects; functions of the run time
+//! and of C are imports, found by name. For each function that Rust calls there is an *entry
+//! point*, a C function of one pointer that reads arguments from an array of 16-byte cells, calls,
+//! and writes results to the same array, so that one trampoline (`brolga_runtime::call_guarded`)
+//! serves all signatures. What the request asked for is its own entry point, unless others call it
+//! (`brolga_transform::clif::entry_thunk`).
 //!
 //! Only what the derivative calls is compiled with it. The primal is [added](Compiled::add) to the
 //! same module when it is called, so that a function or a data object has one address for both. So

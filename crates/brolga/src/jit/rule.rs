@@ -11,7 +11,7 @@
 //! overwritten.
 //!
 //! **Errors.** [`Error::Diagnostics`] for what the program cannot be derived for; [`Error::Usage`]
-//! for options that are not for rules. A panic on an input becomes an internal error.
+//! for options and results that are not for rules. A panic on an input becomes an internal error.
 //!
 //! **Cost.** One derivation and compilation; with tiers, one quick and one full. The primal is
 //! compiled when it is called first, and text is made when it is asked for first. A clone is a
