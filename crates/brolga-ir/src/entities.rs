@@ -1,5 +1,5 @@
 //! Typed ids: primal entities stay Cranelift's (`ir::Block`, `ir::Inst`, `ir::Value`); derived
-//! entities are ours, so the two cannot be confused.
+//! entities have types of their own, so the two cannot be confused.
 //!
 //! **Question.** By what are functions, data objects, derived blocks, instructions and values
 //! named?

@@ -3,7 +3,7 @@
 //! **Question.** A program and a request come in as CLIF, and derivatives go out as CLIF. Which
 //! part does what on the way?
 //!
-//! **Answer.**
+//! **Answer.** By modules:
 //!
 //! ```text
 //! program    which functions are derived, as which variants; inlining; units of compilation

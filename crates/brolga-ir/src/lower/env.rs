@@ -5,8 +5,8 @@
 //!
 //! **Answer.** [`LowerEnv`] has all that lowering asks about, filled by its caller. [`Lowered`] is
 //! the function, with the instructions that later passes look for: checks of the tape's limit, and
-//! accesses to shadows with the primal bytes that they belong to ([`Shadows`]). A check of ours is
-//! marked by a bit of its source location ([`CHECK_SRCLOC`]).
+//! accesses to shadows with the primal bytes that they belong to ([`Shadows`]). A check that
+//! lowering adds is marked by a bit of its source location ([`CHECK_SRCLOC`]).
 //!
 //! **Cost.** An entry for each access to a shadow, and a binary search to find it.
 

@@ -2,7 +2,7 @@
 //!
 //! **Question.** Through which stages does a variant go, and what does each hand to the next?
 //!
-//! **Answer.**
+//! **Answer.** Through these, in order:
 //!
 //! ```text
 //! Facts::compute        every analysis
