@@ -1,7 +1,10 @@
 //! Questions about the primal, answered as plain facts.
 //!
-//! Each analysis is a file with a pure function from a normalised function (and what is known about
-//! its callees and arguments) to a table. None of them emits an instruction.
+//! **Question.** Which values are active, which integers are pointers, which memory is read or
+//! written, and what do callees do? Translation, planning and passes ask.
+//!
+//! **Answer.** Each analysis is a file with a pure function from a normalised function (and what is
+//! known about its callees and arguments) to a table. None of them emits an instruction.
 //!
 //! Fixed points share no solver. Most are two lines, a worklist and what follows from what is taken
 //! from it; what is queued (values, blocks, edges, pairs) and what a step adds would both be
@@ -23,6 +26,8 @@
 //! - [`activity`]: which values carry a cotangent, of which shape; what is refused.
 //! - [`guards`]: which cotangents are 1, and which may be infinite.
 //! - [`calls`]: summaries bottom-up, and how a call is reversed.
+//!
+//! **Cost.** None at run time. What each analysis costs a derivation is said in its file.
 
 pub mod activity;
 pub mod bits;

@@ -1,5 +1,17 @@
 //! Function summaries: what is known of a function without its body, and of all functions of a
-//! program ([`crate::calls::summarise`] computes them).
+//! program.
+//!
+//! **Question.** A call, or a caller, needs to know what a function does with its parameters and
+//! what its results are made from. What is that?
+//!
+//! **Answer.** [`crate::calls::summarise`] computes a [`Summary`] for each function, and
+//! [`Summaries`] for all: which parameters are addresses, what lies behind them, between which ends
+//! bits move ([`Link`]), how they become floats ([`Demand`]) or numbers ([`Becomes`]), what
+//! functions write, and which can run later than in the primal ([`Delay`]). What has no summary has
+//! an answer that stands for that: `false`, nothing, or [`Sources::Anything`].
+//!
+//! **Cost.** A look-up for each question; of calls through a pointer, one for each function of the
+//! signature whose address is taken.
 
 use std::collections::BTreeSet;
 

@@ -21,6 +21,8 @@
 //!
 //! **Invariant.** Results and memory stay, bit for bit, but for what a caller allows; so does
 //! whether a function traps.
+//!
+//! **Cost.** What each pass costs, and what it costs or saves a run, is said in its file.
 
 pub mod inverse;
 pub mod licm_gvn;

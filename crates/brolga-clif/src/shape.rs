@@ -1,4 +1,11 @@
 //! Loop information of an emitted function: its flow graph, dominators and loops.
+//!
+//! **Question.** Where are the loops of a function, as it is now?
+//!
+//! **Answer.** [`FlowInfo::of`] computes Cranelift's three analyses, each from those before it.
+//! Behind a change of control flow they are computed anew.
+//!
+//! **Cost.** That of Cranelift's analyses: a walk over the blocks for each.
 
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::flowgraph::ControlFlowGraph;

@@ -1,7 +1,11 @@
-//! What a crate above has attached to a function of a program.
+//! Attached values: what a crate above has attached to a function of a program.
 //!
-//! A rule of a user's belongs to the program, but what a rule is, this crate does not know. So a
-//! function has a value of any type; copies of a program share it.
+//! **Problem.** A rule of a user's belongs to the program, but what a rule is, this crate does not
+//! know.
+//!
+//! **Answer.** A function has a value of any type ([`Attached`]); copies of a program share it.
+//!
+//! **Cost.** A reference for each copy, and a comparison of types when the value is asked for.
 
 use std::any::Any;
 use std::fmt;

@@ -1,8 +1,18 @@
 //! `CfgBlock`: the builder-local block graph in which forward pass and pullback are assembled.
 //!
-//! Blocks have stable ids and are kept in the order in which they will be laid out. Edges are the
-//! targets of terminators; nothing is renumbered while a graph grows, and [`crate::lower`] makes
-//! CLIF of it in one go when it is complete. Source: Mooncake's `CFGBlock`.
+//! **Question.** Derived code grows in pieces, block by block and edge by edge. In which form, so
+//! that nothing has to be renumbered?
+//!
+//! **Answer.** Blocks ([`CfgBlock`]) have stable ids ([`Ids`]) and are kept in the order in which
+//! they will be laid out ([`CfgBlocks`]). Edges are the targets of terminators ([`Term`]); nothing
+//! is renumbered while a graph grows, and [`crate::lower`] makes CLIF of it in one go when it is
+//! complete. Instructions are in a [`Fragment`], each under its name.
+//!
+//! **Cost.** An instruction is appended in place. The memory of the longest block of a graph is
+//! kept for the next graph of the same thread ([`CfgBlocks::recycle`]), unless it is too long to
+//! hold on to.
+//!
+//! **Source.** Mooncake's `CFGBlock`.
 
 use std::cell::Cell;
 

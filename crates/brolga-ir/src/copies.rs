@@ -13,6 +13,9 @@
 //!
 //! **Invariants.** A number means the same in all functions of a program. [`Copies::origin`] is
 //! the only place that asks whether a number is that of a copy.
+//!
+//! **Cost.** A dozen bytes for each instruction that is copied, and an entry for each call that is
+//! replaced, with those in its callee. To find an origin is a walk over the calls by which it came.
 
 use cranelift_codegen::ir;
 

@@ -1,13 +1,19 @@
 //! DOT drawings of forward and pullback graphs.
 //!
-//! Each derived pair is drawn as two clusters, the forward pass and the pullback. A node is a block
-//! with its text; solid edges are control flow, labelled where there is a choice; a dashed line
-//! without arrow ties the reverse of a block to the block's forward version, so that the eye can go
-//! from one to the other. Edge blocks are drawn small.
+//! **Question.** Which block of a pullback belongs to which of the forward pass, and where does
+//! control go in both?
+//!
+//! **Answer.** Each derived pair is drawn as two clusters ([`Drawing::add`]), the forward pass and
+//! the pullback. A node is a block with its text; solid edges are control flow, labelled where
+//! there is a choice; a dashed line without arrow ties the reverse of a block to the block's
+//! forward version, so that the eye can go from one to the other. Edge blocks are drawn small.
 //!
 //! `petgraph::dot` knows no clusters, so the text is written here. Labels are HTML-like: every
 //! character that means something there is escaped, and nothing else of DOT's grammar depends on
 //! what a symbol is called.
+//!
+//! **Cost.** One walk over each graph; for each forward block, a search through the blocks of the
+//! pullback.
 
 use std::fmt::Write;
 

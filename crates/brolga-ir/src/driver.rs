@@ -1,9 +1,20 @@
 //! Drivers: functions whose derived pair is not made of their body.
 //!
-//! A driver has an ordinary body, which is what it computes: it is what the primal runs, what
-//! analyses and oracles see, what forward mode and a second derivation derive. Only its forward
-//! pass and its pullback are a *template*, which calls derivatives of other functions in an order
-//! of its own.
+//! **Question.** Which functions have pairs of another making, and what has to be known of each to
+//! make it?
+//!
+//! **Answer.** A driver has an ordinary body, which is what it computes: it is what the primal
+//! runs, what analyses and oracles see, what forward mode and a second derivation derive. Only its
+//! forward pass and its pullback are a *template*, which calls derivatives of other functions in an
+//! order of its own. A [`Driver`] says which template, and what parameters mean to it: of steps of
+//! a loop a [`StepsDriver`], of a call that is undone an [`InverseDriver`], and for the memory that
+//! both change [`StatePart`]s.
+//!
+//! **Invariant.** Numbers in [`part`], [`inverse`] and [`run`] are those of the run time; tests
+//! compare them.
+//!
+//! **Cost.** None at run time of the description itself; what each template costs is with what it
+//! stands for ([`crate::time_loop`], [`crate::inverse_pair`], [`crate::fork`]).
 
 use crate::FuncKey;
 use crate::options::InverseCheck;

@@ -1,5 +1,18 @@
-//! Calls that become calls of functions that are made for them: what [`crate::intrinsics`] share,
-//! and loops that are made functions.
+//! Driver calls: calls that become calls of functions that are made for them.
+//!
+//! **Question.** A call stands for a driver. How does it become one of a function with an ordinary
+//! body?
+//!
+//! **Answer.** What [`crate::intrinsics`] share, and loops that are made functions: a `DriverCall`
+//! says what is called instead, with which arguments, and which functions are made; `redirect`
+//! changes the call, puts a check of its range in front of it ([`crate::fork`]), and takes away
+//! addresses that nothing else takes. Beside that, small functions are built here ([`begin`],
+//! [`import`], [`calls`], [`zero`]).
+//!
+//! **Errors.** [`Misuse`]: why a call does not stand for a driver, and what to do.
+//!
+//! **Cost.** For each argument of a call that is changed, a walk over the function. In a run, a
+//! comparison and a conditional trap for a range.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;

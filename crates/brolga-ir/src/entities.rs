@@ -1,6 +1,15 @@
-//! Typed ids. Primal entities stay Cranelift's (`ir::Block`, `ir::Inst`, `ir::Value`); derived
-//! entities are ours, so the two cannot be confused. Every id belongs to the arena that made it;
-//! there are no global counters.
+//! Typed ids: primal entities stay Cranelift's (`ir::Block`, `ir::Inst`, `ir::Value`); derived
+//! entities have types of their own, so the two cannot be confused.
+//!
+//! **Question.** By what are functions, data objects, derived blocks, instructions and values
+//! named?
+//!
+//! **Answer.** By a number of a type of its own: [`FuncKey`], [`DataKey`], [`BlockId`], [`InstId`],
+//! [`Dv`].
+//!
+//! **Invariant.** Every id belongs to the arena that made it; there are no global counters.
+//!
+//! **Cost.** Four bytes each; a table by ids is an array.
 
 use cranelift_entity::entity_impl;
 

@@ -1,8 +1,7 @@
 //! Fork-join parallelism: what a call of `%brolga_par_for` and its like means.
 //!
 //! **Question.** A program has work that may be done in any order, or at the same time. Which work,
-//! in which tasks, and what does the program compute?
-//! **Answer.** A program says so by a call:
+//! in which tasks, and what does the program compute? **Answer.** A program says so by a call:
 //!
 //! ```text
 //!   %brolga_par_join(f, a, g, b)                          f(a); g(b)
@@ -21,6 +20,10 @@
 //! does what tasks add up. A sum adds neighbours, then sums of neighbours: a tree.
 //!
 //! **Contract.** Of two tasks neither writes what the other reads or writes.
+//!
+//! **Cost.** Three functions for each kind of call and what it is given to call. In a run, a call
+//! for each task, of which there are [`MOST_TASKS`] at most; for a sum, so many doubles on the
+//! stack, and an addition for each task but one.
 //!
 //! **Source.** T. Smeding, M. Vákár: Parallel dual-numbers reverse AD. Journal of Functional
 //! Programming (2025).

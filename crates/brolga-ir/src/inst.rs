@@ -1,18 +1,22 @@
 //! Derived instructions: a closed set, so that printing and lowering are exhaustive matches.
 //!
-//! Forward pass and pullback are made of the same instructions. A name ([`Val`]) means the same
-//! thing in both: `v7` is the primal value, `v7'` its shadow delta, `i4:0` something the forward
-//! fragment of primal instruction 4 produced besides, `v7.t` the tangent of `v7`. In the forward
-//! graph these are defined where the primal defines them; in the pullback graph a block defines the
-//! ones it reads at its top, by restoring or recomputing them. `d3` is a derived value, local to
-//! its block.
+//! **Question.** Of which instructions are a forward pass and a pullback made, and what do their
+//! names mean?
 //!
-//! **Shadow deltas.** The shadow of a pointer `p` lives at `p + δ`; we carry `δ`, not the shadow
-//! pointer. Pointer arithmetic leaves `δ` alone, so almost every pointer in a function shares the
-//! delta of the argument, stack slot or allocation that it comes from, and the pullback needs no
-//! second address. `δ = 0` says "no shadow".
+//! **Answer.** Both are made of the same instructions: an [`AdInst`] is an operation ([`AdOp`]),
+//! the names that it defines, and the primal instruction that it stems from. A name ([`Val`]) means
+//! the same thing in both: `v7` is the primal value, `v7'` its shadow delta, `i4:0` something the
+//! forward fragment of primal instruction 4 produced besides, `v7.t` the tangent of `v7`. In the
+//! forward graph these are defined where the primal defines them; in the pullback graph a block
+//! defines the ones it reads at its top, by restoring or recomputing them. `d3` is a derived value,
+//! local to its block.
 //!
-//! **Size.** A graph has several instructions for each of the primal's, and they are most of what a
+//! **Shadow deltas.** The shadow of a pointer `p` lives at `p + δ`; what is carried is `δ`, not the
+//! shadow pointer. Pointer arithmetic leaves `δ` alone, so almost every pointer in a function
+//! shares the delta of the argument, stack slot or allocation that it comes from, and the pullback
+//! needs no second address. `δ = 0` says "no shadow".
+//!
+//! **Cost.** A graph has several instructions for each of the primal's, and they are most of what a
 //! derivation keeps in memory: an [`AdInst`] is 72 bytes ([`Defs`] and [`Args`] are what a vector
 //! would be, in less), and what is rare and longer is boxed.
 

@@ -1,12 +1,18 @@
 //! The working IR of Brolga.
 //!
-//! Everything the pipeline hands from one stage to the next is defined here: the program that is
-//! differentiated ([`program`]), what the caller asks for ([`request`], [`options`]), what can go
-//! wrong ([`diag`]), and the builder-local block graph in which forward pass and pullback are
-//! assembled ([`block`], [`inst`]) with its way in from CLIF ([`lift`]) and out again ([`lower`]).
+//! **Question.** What do the stages of the pipeline hand to each other?
+//!
+//! **Answer.** Everything the pipeline hands from one stage to the next is defined here: the
+//! program that is differentiated ([`program`]), what the caller asks for ([`request`],
+//! [`options`]), what can go wrong ([`diag`]), and the builder-local block graph in which forward
+//! pass and pullback are assembled ([`block`], [`inst`]) with its way in from CLIF ([`lift`]) and
+//! out again ([`lower`]).
 //!
 //! Derived instructions are defined here, but not which one a statement becomes: there is no rule,
 //! no analysis and no run time in this crate.
+//!
+//! **Cost.** Memory, mostly: a derived graph has several instructions for each of the primal's
+//! ([`inst`]). Copies of a program share its functions ([`program`]).
 
 mod attached;
 pub mod block;

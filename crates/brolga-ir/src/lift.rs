@@ -1,9 +1,18 @@
 //! Lifting, CLIF to `CfgBlocks`: one block per primal block, one [`AdOp::Primal`] per instruction,
 //! terminators taken apart.
 //!
-//! `lower(lift(f))` is `f` again, instruction by instruction: the forward graph is the lifted
-//! primal plus insertions, so this is what guarantees that a forward pass computes the primal's
-//! result bit for bit.
+//! **Question.** A forward pass is the primal with insertions. How does the primal get into the
+//! form in which it is inserted to?
+//!
+//! **Answer.** [`lift`] makes the graph of a function, and the map from its blocks; [`lift_block`]
+//! makes one block, for loops that the reverse half runs again.
+//!
+//! **Invariant.** `lower(lift(f))` is `f` again, instruction by instruction: the forward graph is
+//! the lifted primal plus insertions, so this is what guarantees that a forward pass computes the
+//! primal's result bit for bit.
+//!
+//! **Cost.** One walk over the function, and a derived instruction for each of its own but for
+//! terminators.
 
 use crate::map::Table;
 use cranelift_codegen::ir::{self, InstructionData};

@@ -1,8 +1,17 @@
-//! Hash maps for small keys: entities, names of values, places.
+//! Hash maps and tables for small keys: entities, names of values, places.
 //!
-//! The standard hasher defends against keys that an adversary has chosen, and costs as much as the
-//! rest of a lookup several times over. Nothing iterates over a [`HashMap`] where order could show;
-//! what does is an [`IndexMap`].
+//! **Problem.** The standard hasher defends against keys that an adversary has chosen, and costs as
+//! much as the rest of a lookup several times over.
+//!
+//! **Answer.** Maps with a quick hasher: [`HashMap`] and [`HashSet`] without an order, [`IndexMap`]
+//! and [`IndexSet`] in the order of insertion. A [`Table`] is in that order as well, and has keys
+//! that are numbered densely.
+//!
+//! **Invariant.** Nothing iterates over a [`HashMap`] where order could show; what does is an
+//! [`IndexMap`] or a [`Table`].
+//!
+//! **Cost.** A look-up in a [`Table`] is an index. It takes a word of four bytes for each key that
+//! there may be, whether or not it has a value.
 
 use std::fmt::{Debug, Formatter};
 use std::ops::{Index, IndexMut};

@@ -1,11 +1,17 @@
 //! Names of derived CLIF: symbols as CLIF text can spell them.
 //!
-//! CLIF text allows letters, digits and `_` in a `%name`, so a symbol such as `u0:3` is spelled
-//! `u0_3`. [`Names`] keeps the spelling unique and finds the symbol again.
+//! **Problem.** CLIF text allows letters, digits and `_` in a `%name`, and symbols have other
+//! characters. Derived code calls C's functions by their names, as programs do, and a program may
+//! have a function of its own of such a name (its own `cos`, a `log` that writes messages).
 //!
-//! Derived code calls C's functions by their names, as programs do. A program may have a function
-//! of its own of such a name (its own `cos`, a `log` that writes messages); C's is then called by
-//! another.
+//! **Answer.** A symbol such as `u0:3` is spelled `u0_3` ([`Names::spell()`]); [`Names`] finds the
+//! symbol again ([`Names::symbol()`]). Where the program has a function of C's name, C's is called
+//! by another ([`Names::of_c()`]).
+//!
+//! **Invariant.** No two symbols have one spelling.
+//!
+//! **Cost.** A look-up or two for a symbol that is known. A new one is copied, and numbered where
+//! its spelling is taken.
 
 use crate::map::{HashMap, IndexMap, IndexSet};
 

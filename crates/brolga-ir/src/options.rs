@@ -1,4 +1,15 @@
 //! Options of a derivation: modes, effort, inlining, and what is left to the caller's judgement.
+//!
+//! **Question.** Which derivative does a caller want, how soon, in how much memory, and what may be
+//! taken on trust?
+//!
+//! **Answer.** [`Options`] has a field for each of these questions, and defaults that are right for
+//! most callers. [`Options::settled`] gives what a pipeline runs with: the passes that effort and
+//! order of floats leave out are disabled, and [`Inline::Auto`] is decided. [`Options::tiers`]
+//! gives the two sets of options of a rule that is made twice.
+//!
+//! **Cost.** None at run time of the options themselves; what each choice costs a derivation or a
+//! run stands beside it.
 
 use std::path::PathBuf;
 

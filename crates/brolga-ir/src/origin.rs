@@ -1,4 +1,14 @@
-//! Where an instruction of a program comes from, and how it is called in messages.
+//! Origins: where an instruction of a program comes from, and how it is called in messages.
+//!
+//! **Question.** An instruction has a number in a source location. Which instruction that the user
+//! wrote is that?
+//!
+//! **Answer.** [`Program::origin`] goes back by [`Copies`](crate::Copies), if the instruction was
+//! copied into its function, and by the stems of a derivative that was derived again.
+//! [`Program::text`] and [`Program::place`] say it in words.
+//!
+//! **Cost.** None, where nothing is reported. Else a walk over the calls by which an instruction
+//! came.
 
 use cranelift_codegen::ir;
 

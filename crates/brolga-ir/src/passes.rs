@@ -1,10 +1,15 @@
 //! Names of passes, and sets of them.
 //!
-//! Each pass and each technique of the planner that can be left out without another gradient has a
-//! name, so that tests can switch it off and `cargo xtask bench --passes` can measure what it is
-//! worth. A pass stays in the pipeline as long as it earns its place: without it two programs of
-//! `bench` take 5 % longer, or one takes or records 20 % more, or a promise of the documentation
-//! would be lost. [`Pass::worth`] names what would.
+//! **Question.** Which passes are there, what is each worth, and which belong together?
+//!
+//! **Answer.** Each pass and each technique of the planner that can be left out without another
+//! gradient has a name ([`Pass`]), so that tests can switch it off and `cargo xtask bench --passes`
+//! can measure what it is worth. A pass stays in the pipeline as long as it earns its place:
+//! without it two programs of `bench` take 5 % longer, or one takes or records 20 % more, or a
+//! promise of the documentation would be lost. [`Pass::worth`] names what would. A [`PassSet`] is a
+//! set of them; three have names: [`Pass::REORDERING`], [`Pass::LASTING`] and [`Pass::UNLIKE`].
+//!
+//! **Cost.** A set is one word; whether it has a pass is one bit of it.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,12 @@
 //! Positions in an input, in words.
+//!
+//! **Question.** Inputs are texts, binary files or statements of a Rust program. How does one
+//! number say where something stands in any of them?
+//!
+//! **Answer.** Two bits tell which it is ([`OFFSET`], [`STATEMENT`]), the others where;
+//! [`position`] says it in words.
+//!
+//! **Cost.** None, where nothing is reported.
 
 /// Set in a position that is a byte offset in a binary file, not a line of a text.
 pub const OFFSET: u32 = 1 << 31;

@@ -24,6 +24,8 @@
 //! **Invariants.** The text depends on the graph alone: no addresses, no hash order, no ids drawn
 //! elsewhere. Equal graphs print equally, so texts can be compared. It is not parsed back; the CLIF
 //! that [`crate::lower`] makes can be.
+//!
+//! **Cost.** One walk over the graph, and a string for each line. None, where no text is asked for.
 
 use std::fmt::{self, Display, Formatter};
 

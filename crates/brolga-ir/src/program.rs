@@ -1,14 +1,20 @@
 //! The program: a closed set of functions and data objects that refer to each other by symbol.
 //!
-//! CLIF functions name their callees through `ExternalName`s, and what such a name means is the
-//! embedder's business. A [`Program`] settles it: every name becomes a symbol string
-//! ([`symbol_of`]), and every symbol is a defined function, an imported function or a data object.
-//! The pipeline reads programs and never edits them.
+//! **Question.** CLIF functions name their callees through `ExternalName`s, and what such a name
+//! means is the embedder's business. What does a derivation take it to mean?
 //!
-//! Invariant: the `SourceLoc` of every instruction of a body is `inst index + 1` (see
+//! **Answer.** A [`Program`] settles it: every name becomes a symbol string ([`symbol_of`]), and
+//! every symbol is a defined function, an imported function or a data object. [`Func`] and
+//! [`DataObject`] hold what frontends say of them beside the body and the bytes. The pipeline reads
+//! programs and never edits them: a derivation that needs more functions copies the program.
+//!
+//! **Invariant.** The `SourceLoc` of every instruction of a body is `inst index + 1` (see
 //! [`Program::define`]), so whatever is made from it, down to a machine-code offset, can still be
 //! traced back to the instruction that the user wrote. The source locations that the body came with
 //! are kept in [`Func::srclocs`].
+//!
+//! **Cost.** To define a function, a few walks over its instructions. A copy of a program shares
+//! its functions, and copies the bytes of its data objects.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,5 +1,17 @@
-//! The request: activities and promises of arguments, in the words of Enzyme and of rustc's
-//! `std::autodiff`.
+//! The request: activities and promises of arguments.
+//!
+//! **Question.** With respect to which arguments and results is a function differentiated, and what
+//! may be relied on?
+//!
+//! **Answer.** A [`Request`] has an [`ArgSpec`] for each parameter and a [`ResultActivity`] for
+//! each result. An [`ArgSpec`] says whether an argument takes part ([`ArgActivity`]), what a
+//! pointer points at ([`Elem`]), and what the caller promises of the memory behind it
+//! ([`Promises`]).
+//!
+//! **Cost.** None at run time of the request itself. What is constant is not differentiated, and a
+//! promise may make a derivative cheaper.
+//!
+//! **Source.** Activities and promises are in the words of Enzyme and of rustc's `std::autodiff`.
 
 use crate::FuncKey;
 

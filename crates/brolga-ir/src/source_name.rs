@@ -1,15 +1,20 @@
 //! Demangling: what programmers call the functions whose symbols a compiler has mangled.
 //!
-//! A diagnostic that says `_ZN4core3f6421_$LT$impl$u20$f64$GT$9total_cmp17h5420b5ac21f16e92E` is
-//! exact, and unreadable. Compilers write such symbols by published rules (Rust's two manglings,
-//! the Itanium ABI of C++), so that a name can be had of the symbol alone. Where a frontend has the
-//! name itself (linkers write C++'s to WebAssembly modules as they are in the source), it says so:
-//! [`Func::called`](crate::Func::called). Two things are done to such names:
+//! **Problem.** A diagnostic that says
+//! `_ZN4core3f6421_$LT$impl$u20$f64$GT$9total_cmp17h5420b5ac21f16e92E` is exact, and unreadable.
+//!
+//! **Answer.** Compilers write such symbols by published rules (Rust's two manglings, the Itanium
+//! ABI of C++), so that a name can be had of the symbol alone ([`demangled`]). Where a frontend has
+//! the name itself (linkers write C++'s to WebAssembly modules as they are in the source), it says
+//! so: [`Func::called`](crate::Func::called). Two things are done to such names:
 //!
 //! - CLIF text has no `$`, which Rust's older mangling writes punctuation with, and readers put `_`
 //!   in its place; that is undone first, in symbols that end in the hash such names have.
 //! - A name with the arguments of its templates can be longer than a page. What is in brackets is
 //!   left out, innermost first, until it is short.
+//!
+//! **Cost.** In proportion to the length of the symbol; for a long name, a walk over it for each
+//! depth of brackets that is left out, sixteen at most.
 
 /// Names up to this length are given in full.
 const LONGEST: usize = 120;

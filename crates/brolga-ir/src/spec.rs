@@ -1,8 +1,10 @@
 //! The spec of an embedder: activities, and the shape of the function that comes out.
 //!
-//! A [`Request`] says how a function is differentiated; a [`Spec`] says in addition how the
-//! derivative is called: which results it returns, and in which form. Function and derivative are
-//! CLIF of the same module (`brolga_transform::embed`, `brolga_module::AdModule`).
+//! **Question.** A [`Request`] says how a function is differentiated. How is the derivative called:
+//! which results does it return, and in which form?
+//!
+//! **Answer.** A [`Spec`] says so. Function and derivative are CLIF of the same module
+//! (`brolga_transform::embed`, `brolga_module::AdModule`).
 //!
 //! | | parameters | results |
 //! |---|---|---|
@@ -13,7 +15,10 @@
 //! A tangent has a workspace where integers may be parts of floats. A workspace has a pointer and a
 //! number of bytes; where it may grow ([`Spec::growing`]), a function and its context follow.
 //!
-//! Source: the activity table is Enzyme's, in the words of `std::autodiff`.
+//! **Cost.** None at run time of the spec itself. Where none of the primal's results is returned by
+//! a gradient, what only they need is not computed ([`Spec::mode`]).
+//!
+//! **Source.** The activity table is Enzyme's, in the words of `std::autodiff`.
 
 use cranelift_codegen::ir::Signature;
 

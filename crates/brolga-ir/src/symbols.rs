@@ -1,4 +1,11 @@
 //! Symbols: what the external names of a function stand for.
+//!
+//! **Question.** CLIF has four kinds of external names. Which symbol is each?
+//!
+//! **Answer.** [`symbol_of`] gives it: `%name` is `name`, `u0:3` keeps that spelling, and a library
+//! call is its C symbol ([`libcall_symbol`]). [`symbol_in`] is for those who only look.
+//!
+//! **Cost.** A string for each name; [`symbol_in`] borrows it where it is there already.
 
 use std::borrow::Cow;
 

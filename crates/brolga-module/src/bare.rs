@@ -1,10 +1,13 @@
 //! Functions without a module: an [`ir::Function`] in, functions out.
 //!
-//! What a call means says the caller, call by call, in the manner of Cranelift's
+//! **Question.** A compiler has functions and no `Module`. What do calls in them mean for a
+//! derivative?
+//!
+//! **Answer.** What a call means says the caller, call by call, in the manner of Cranelift's
 //! [`Context::inline`](cranelift_codegen::Context::inline): [`CallRules`] is asked about each
-//! function that a body calls. What comes out names the functions that the input named as the input
-//! did; its own functions, and functions of C that the input did not name, by symbols
-//! ([`ExternalName::TestCase`]), which the caller links.
+//! function that a body calls. What comes out ([`derivative`]) names the functions that the input
+//! named as the input did; its own functions, and functions of C that the input did not name, by
+//! symbols ([`ExternalName::TestCase`]), which the caller links.
 //!
 //! ```
 //! use brolga_module::bare::{CallRule, CallRules, derivative};
@@ -30,6 +33,12 @@
 //! assert!(text.contains("u0:7") && text.contains("%cos"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! **Errors.** [`AdError::Usage`] for a function or a body that does not verify, or is called by
+//! another signature; otherwise what [`AdModule::derivative`](crate::AdModule::derivative) refuses.
+//!
+//! **Cost.** Each body is verified and copied once, and one question is asked about each name. Each
+//! call derives anew.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,14 @@
-//! What can go wrong when a derivative is asked of a module.
+//! Errors of a derivative that is asked of a module.
+//!
+//! **Question.** Why is there no derivative, and what is to be done?
+//!
+//! **Answer.** [`AdError`] has three classes: the program cannot be differentiated as asked, the
+//! request makes no sense for the module, or the module does not accept what was derived.
+//!
+//! **Invariant.** After an error the module is as it was, or everything in it that is declared is
+//! defined.
+//!
+//! **Cost.** None, where nothing goes wrong.
 
 use brolga_ir::Diagnostics;
 use cranelift_module::ModuleError;

@@ -1,10 +1,13 @@
 //! Derivatives in a Cranelift module.
 //!
-//! [`AdModule`] wraps any [`Module`] (a `JITModule`, an `ObjectModule`, one of your own), is one
-//! itself, and keeps the bodies and data that it is given. [`AdModule::derivative`] puts the
-//! derivative of a function into the module, as a function like any other: with the module's
-//! target, flags and calling convention. Nothing runs but what is in the module, C's math functions
-//! and its `memset` and `memmove`.
+//! **Question.** A frontend compiles functions with a [`Module`]. How does it get their
+//! derivatives, as functions of the same module?
+//!
+//! **Answer.** [`AdModule`] wraps any [`Module`] (a `JITModule`, an `ObjectModule`, one of your
+//! own), is one itself, and keeps the bodies and data that it is given. [`AdModule::derivative`]
+//! puts the derivative of a function into the module, as a function like any other: with the
+//! module's target, flags and calling convention. Nothing runs but what is in the module, C's math
+//! functions and its `memset` and `memmove`.
 //!
 //! ```
 //! use brolga_module::{ParamActivity, AdModule, Spec};
@@ -53,6 +56,13 @@
 //! [`ReturnActivity`] for each result. [`AdModule::signature`] says afterwards which parameter is
 //! what. The guide is `docs/EMBEDDING.md` of the repository, the example of a whole frontend
 //! `examples/formula` of this crate.
+//!
+//! **Errors.** [`AdError`]: for programs that cannot be differentiated as asked, for requests that
+//! make no sense, and for what the module refuses.
+//!
+//! **Cost.** A copy of each body that is defined. A derivative is derived and compiled when it is
+//! asked for first, and found when it is asked for again, unless rules or activities of data have
+//! been set meanwhile.
 
 #![warn(unreachable_pub)]
 

@@ -1,9 +1,20 @@
 //! Link: derived functions as functions of a module.
 //!
-//! What is derived names everything by symbols. Here symbols become ids: of what the module has
-//! already, of imports, and of the derived functions themselves, which are declared first. A
-//! function that is the same as one that was defined before, callees included, is that one: two
-//! gradients of which both call `g` share its derivative.
+//! **Question.** What is derived names everything by symbols, and a module has ids. Which function
+//! or data object of the module does each symbol mean?
+//!
+//! **Answer.** Here symbols become ids: of what the module has already, of imports, and of the
+//! derived functions themselves, which are declared first ([`define`]). A function that is the same
+//! as one that was defined before, callees included, is that one ([`Shared`]): two gradients of
+//! which both call `g` share its derivative. Functions are linked callees first, so that a function
+//! is compared when its callees have ids.
+//!
+//! **Errors.** What is missing or does not fit is told before anything is declared. Where the
+//! module does not compile a function, what is declared is defined nonetheless, by functions that
+//! trap, so that the module can still be finished.
+//!
+//! **Cost.** A copy of each derived function, its hash, and a comparison with those of the same
+//! hash; then one compilation by the module. A copy of each function that may be shared is kept.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};

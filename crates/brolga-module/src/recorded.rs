@@ -1,8 +1,17 @@
 //! Recorded: what a module has been given, as a program that can be differentiated.
 //!
-//! A module compiles a body and drops it, and names callees by numbers. Here bodies are kept as
-//! they were given, and become functions of a [`Program`], by their linkage names, when a
-//! derivative first reaches them.
+//! **Problem.** A module compiles a body and drops it, and names callees by numbers.
+//!
+//! **Answer.** Here bodies are kept as they were given, and become functions of a [`Program`], by
+//! their linkage names, when a derivative first reaches them: names become symbols, and scalars in
+//! stack slots values. Data objects take part as their [`DataActivity`] says. A derivative that the
+//! function calls becomes a function that can be derived again, those first that reach no other.
+//!
+//! **Errors.** [`AdError`] for functions without a body and data without bytes or activity, for
+//! shadows that do not fit, and for a function that calls its own derivative.
+//!
+//! **Cost.** A copy of each body that is defined. Each derivation makes a program anew, of copies
+//! of the bodies that the function reaches; derivatives among them are derived anew, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 

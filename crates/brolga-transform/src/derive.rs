@@ -1,4 +1,16 @@
 //! Entry points: a request is derived, with as much inlining as does not stand in its way.
+//!
+//! **Question.** From a program, a request and options to a derivation: in which steps?
+//!
+//! **Answer.** Calls are resolved as far as addresses tell ([`resolved`]), and the request is
+//! attempted, with less inlining where that does harm ([`attempt`]). [`derive()`] verifies what
+//! comes out; [`derive_unverified`] leaves that to its caller; [`derive_with`] shows every stage to
+//! an observer.
+//!
+//! **Errors.** Every problem of the program as asked, and as it is written.
+//!
+//! **Cost.** As many derivations as attempts. For an observer the last one is done again, since it
+//! is shown nothing of attempts that fail.
 
 use brolga_ir::{Diagnostics, Options, Program, Request};
 use cranelift_codegen::isa::TargetIsa;

@@ -1,4 +1,15 @@
 //! Derivation, the output: pairs, combined functions, and the tables that hold them together.
+//!
+//! **Question.** What does a request lead to, for a caller that compiles or embeds it?
+//!
+//! **Answer.** A [`Derivation`] has the functions: of the root and of others [`DerivedPair`]s or
+//! [`DerivedCombined`] functions, and [`TaskEntry`]s by which the run time enters tasks. Beside
+//! them it has what a run has to be told: which pair belongs to which function address
+//! ([`Addressable`]), whether floats move in pieces, which shadows are overwritten, and what has
+//! become of loops ([`LoopOutcome`]).
+//!
+//! **Cost.** None at run time. A derivation keeps all derived functions, and the normalised
+//! primals.
 
 use brolga_analysis::Variant;
 use brolga_analysis::calls::summarise::Learned;

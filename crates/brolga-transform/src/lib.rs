@@ -1,5 +1,10 @@
 //! The pipeline of Brolga: from CLIF to a forward pass and a pullback.
 //!
+//! **Question.** A program and a request come in as CLIF, and derivatives go out as CLIF. Which
+//! part does what on the way?
+//!
+//! **Answer.** By modules:
+//!
 //! ```text
 //! program    which functions are derived, as which variants; inlining; units of compilation
 //! primal     legalisation of a primal function, and idioms in a form that has a derivative
@@ -26,6 +31,9 @@
 //!
 //! Derived CLIF is written by `brolga_ir::lower`, but for templates; this crate makes the graphs
 //! that it lowers, and `clif` changes what was lowered.
+//!
+//! **Cost.** Each file says what its part costs a derivation, or a run. A variant goes through the
+//! stages once, but for the retries of [`pipeline::all_variants`] and `assemble`.
 
 mod assemble;
 mod batch;

@@ -1,12 +1,17 @@
 //! Cache of rules: each derivative of a program is made once.
 //!
-//! To derive and compile a short function takes about a millisecond, to call what comes out much
-//! less, and programs that ask for a gradient tend to ask for it again: another instance of a
-//! model, the next request of a server. A [`Cache`] owns a program and remembers every rule that
-//! was made of it, by function, activities, hints and options.
+//! **Problem.** To derive and compile a short function takes much longer than to call what comes
+//! out, and programs that ask for a gradient tend to ask for it again: another instance of a model,
+//! the next request of a server.
 //!
-//! A program is never changed while it is in a cache, so a rule that is found is the rule that
-//! would be made. Failures are not remembered.
+//! **Answer.** A [`Cache`] owns a program and remembers every rule that was made of it, by
+//! function, activities, hints and options. Failures are not remembered.
+//!
+//! **Invariant.** A program is never changed while it is in a cache, so a rule that is found is the
+//! rule that would be made.
+//!
+//! **Cost.** A rule that is found costs a hash of what was asked, under a lock that no derivation
+//! holds. Rules stay until they are [forgotten](Cache::clear).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

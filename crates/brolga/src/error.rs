@@ -1,7 +1,16 @@
-//! What can go wrong, in three classes: the input is outside what we support
+//! Errors between a program and its gradient, and traps of runs.
+//!
+//! **Question.** What can go wrong, and whose is it to mend?
+//!
+//! **Answer.** [`Error`] has a class for each answer: the input is outside of what is supported
 //! ([`Error::Diagnostics`]), the primal trapped or a run-time check failed ([`Error::Trap`]), the
 //! caller broke a documented precondition ([`Error::Usage`]). Anything else is a bug in Brolga and
-//! says so ([`Error::Internal`]).
+//! says so ([`Error::Internal`]). A [`Trap`] names the instruction of the primal, as far as it is
+//! known. [`Error::has_no_batch`] and [`Error::is_too_wide`] say where one direction may do if
+//! several do not.
+//!
+//! **Cost.** None, where nothing goes wrong. A trap is boxed, so that a result that holds none is
+//! short.
 
 use brolga_ir::Diagnostics;
 use cranelift_codegen::ir;

@@ -1,11 +1,18 @@
 //! Brolga: automatic differentiation for Cranelift IR.
 //!
-//! The crate takes functions in CLIF and produces their derivatives as CLIF, compiled with
-//! `cranelift-jit`: a forward pass, which computes the primal results and records, and a pullback,
-//! which maps cotangents of the results to cotangents of the arguments; or, in [`Mode::Combined`],
-//! one function that does both. In [`Mode::Tangent`] one function computes values and tangents.
-//! [`drivers`] makes gradients, Jacobians and Hessians at points of these, and [`second`]
-//! Hessian-vector products.
+//! **Question.** A function is given in CLIF. How are its derivatives had, compiled and ready to be
+//! called?
+//!
+//! **Answer.** The crate takes functions in CLIF and produces their derivatives as CLIF, compiled
+//! with `cranelift-jit`: a forward pass, which computes the primal results and records, and a
+//! pullback, which maps cotangents of the results to cotangents of the arguments; or, in
+//! [`Mode::Combined`], one function that does both. In [`Mode::Tangent`] one function computes
+//! values and tangents. [`drivers`] makes gradients, Jacobians and Hessians at points of these, and
+//! [`second`] Hessian-vector products.
+//!
+//! **Cost.** A derivative is derived and compiled once, and called as often as is wanted. By
+//! default that is done with little effort first, and with all when calls have paid for it
+//! ([`Effort::Tiered`]).
 
 #![warn(unreachable_pub)]
 

@@ -1,8 +1,14 @@
-//! Panics inside Cranelift, kept off the terminal.
+//! Panics inside Cranelift and the pipeline, kept off the terminal and turned into errors.
 //!
-//! Cranelift panics on some instructions that a back end lacks. We catch that and report it as a
-//! diagnostic; the default panic hook would print it first. The hook is replaced once, by one that
-//! is silent on a thread that asks for it.
+//! **Problem.** Cranelift panics on some instructions that a back end lacks. That is caught and
+//! reported as a diagnostic; the default panic hook would print it first.
+//!
+//! **Answer.** The hook is replaced once, by one that is silent on a thread that asks for it
+//! ([`quietly`]). [`caught`] runs a stage of the work so, with stack enough for the program, and
+//! makes an internal error of a panic.
+//!
+//! **Cost.** A counter of the thread for each call. Where little of the stack is left for the size
+//! of the program, a thread with one that is longer.
 
 use std::any::Any;
 use std::cell::Cell;

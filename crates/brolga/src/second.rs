@@ -1,11 +1,13 @@
 //! Second derivatives: Hessian-vector products, by forward mode over the gradient, or by reverse
 //! mode over the tangent.
 //!
-//! A [`HessianRule`] derives the gradient of a request as a function
+//! **Question.** How does the gradient change along a direction of the inputs?
+//!
+//! **Answer.** A [`HessianRule`] derives the gradient of a request as a function
 //! ([`brolga_transform::nested`]), and that function in forward mode. One call gives the value, the
-//! gradient, and the derivative of the gradient along one direction of the inputs: the product of
-//! the Hessian of `Σ seed · result + Σ shadow · final contents` with it. It costs about as much as
-//! two gradients, whatever the number of inputs.
+//! gradient, and the derivative of the gradient along one direction of the inputs (or along
+//! several, side by side): the product of the Hessian of `Σ seed · result + Σ shadow · final
+//! contents` with it.
 //!
 //! A gradient that puts cotangents together from pieces cannot be derived again. A tangent can: its
 //! pieces move as those of the primal do, and it is the outer derivative that puts cotangents
@@ -18,6 +20,12 @@
 //!
 //! A gradient that keeps records keeps them on a typed tape, whose memory ([`Workspace`]) and its
 //! tangent belong to the rule: a call takes one from those that are free, or makes one.
+//!
+//! **Errors.** Where both modes are refused, what is reported is what was said of forward mode over
+//! the gradient.
+//!
+//! **Cost.** A call costs about as much as two gradients, whatever the number of inputs. To make a
+//! rule, two derivations, one over the other; where these are refused, two more.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

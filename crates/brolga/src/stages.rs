@@ -1,12 +1,20 @@
-//! Every stage of the pipeline as text, and the two derived graphs as a DOT drawing.
+//! Stages of the pipeline as text, and the two derived graphs as a DOT drawing.
 //!
-//! A dump shows the function that was asked for first, then every other variant that was derived
-//! for it, each under a header that names the function and the modes of its parameters and results.
-//! `normalised`, `clif-forward` and `clif-pullback` are CLIF text that can be parsed and verified
-//! again; the other stages are for people.
+//! **Question.** What has the pipeline made of a function, stage by stage?
+//!
+//! **Answer.** A dump ([`dump`], [`dumps`]) shows the function that was asked for first, then every
+//! other variant that was derived for it, each under a header that names the function and the modes
+//! of its parameters and results. `normalised`, `clif-forward` and `clif-pullback` are CLIF text
+//! that can be parsed and verified again; the other stages are for people. [`dot`] draws forward
+//! and pullback graphs side by side.
 //!
 //! Source locations are left out of CLIF text: they number the input's instructions, and the
 //! `forward` and `pullback` stages show the instructions themselves.
+//!
+//! **Errors.** [`Error::Diagnostics`] with every problem of the program as asked.
+//!
+//! **Cost.** One derivation for each mode in which a stage that is asked for exists. Nothing is
+//! compiled.
 
 mod plan;
 mod stmts;

@@ -1,4 +1,15 @@
-//! What activity analysis says of a function: states, shapes of cotangents, roles of accesses.
+//! The answer of activity analysis: states of values, shapes of cotangents, roles of accesses.
+//!
+//! **Question.** What does activity analysis say of a function, for translation, planning and
+//! diagnostics to read?
+//!
+//! **Answer.** [`Activity`] is a table: for each value its [`State`] and the shape of its
+//! cotangent, for each access of memory a [`MemRole`], for each copy a [`CopyRole`], and sets of
+//! integers that are pieces of floats, or may be. What follows from several entries is a method:
+//! [`Activity::moves_pieces`], [`Activity::guessed`], [`Activity::computes_bits`].
+//!
+//! **Cost.** An entry for each value and each instruction of the function, which are there from the
+//! beginning. A method is a walk over what it asks about.
 
 use brolga_ir::Program;
 use brolga_ir::inst::Shape;

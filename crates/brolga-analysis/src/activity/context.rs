@@ -1,4 +1,14 @@
-//! What the parts of activity analysis share: the input, what has been found so far, and problems.
+//! Context of activity analysis: the input, what has been found so far, and problems.
+//!
+//! **Question.** The parts of activity analysis go over the same function one after the other. What
+//! do they share?
+//!
+//! **Answer.** [`ActivityInput`] is what the analysis is given: the function, and what other
+//! analyses say of it. [`Cx`] holds the answer as it grows ([`Activity`]), memory that may hold
+//! something active, and problems ([`Problem`]), which are reported only if what they are about
+//! turns out to be useful.
+//!
+//! **Cost.** Problems are compared with those before them, one for each instruction and code.
 
 use std::cell::OnceCell;
 

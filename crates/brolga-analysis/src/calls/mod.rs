@@ -1,4 +1,10 @@
 //! Calls: summaries bottom-up, and how a call is reversed.
+//!
+//! - [`summarise`]: what a callee's parameters and results are, for its callers.
+//! - [`result_sources`]: what a callee's results are made from.
+//! - [`joint`]: which calls run whole in the reverse half.
+//! - [`deferred_free`]: which releases of blocks can wait until the pullback is done.
+//! - [`opaque_allocator`]: which functions of an allocator are called as they are.
 
 pub mod deferred_free;
 pub mod joint;

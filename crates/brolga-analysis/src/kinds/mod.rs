@@ -1,4 +1,9 @@
 //! Kinds: what an integer or a place in memory is: a number, a pointer, the bits of a float.
+//!
+//! - [`pointers`]: which integers are pointers, and where their shadows come from.
+//! - [`contents`]: what memory behind a pointer holds.
+//! - [`wasm_addresses`]: which integer parameters are places in an instance's memory.
+//! - [`punned_evidence`]: what one function does to places that hold pointers and floats in time.
 
 pub mod contents;
 pub mod pointers;

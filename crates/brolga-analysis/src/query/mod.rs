@@ -1,4 +1,16 @@
 //! Queries: what one instruction says by itself.
+//!
+//! **Question.** What is the address, the offset, the width or the constant of an instruction,
+//! without a look at any other but those that define its operands?
+//!
+//! **Answer.** A function for each question here; two have modules of their own:
+//!
+//! - [`callee`]: what a call goes to: a function of the program, a known C function, or what is not
+//!   known.
+//! - [`cell`]: places in memory that have a name, a base and a constant offset.
+//!
+//! **Cost.** A look at one instruction, or two. [`signature_id`] prints a signature, and
+//! [`returns`] walks over the blocks.
 
 pub mod callee;
 pub mod cell;

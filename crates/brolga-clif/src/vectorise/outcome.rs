@@ -1,4 +1,13 @@
 //! Outcome of vectorisation: what it is allowed to do with loops, and what has become of each.
+//!
+//! **Question.** What may vectorisation rely on that the function does not say, and what did it do?
+//!
+//! **Answer.** [`How`] is said by the caller: which sums may be added in another order, which
+//! accesses are known not to meet, whether there are vectors. A [`Looked`] says of each loop how it
+//! is run ([`Taken`]), or why iteration by iteration; [`told`] makes a sentence of that.
+//!
+//! **Cost.** A call of the caller's answer for each two accesses that are compared. A sentence is
+//! made where it is asked for.
 
 use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;

@@ -8,6 +8,9 @@
 //! count.
 //!
 //! **Invariants.** Both are slices to their readers, and equal if those are.
+//!
+//! **Cost.** No memory of the heap for one name or none, and for operands; a box and a vector for
+//! more names, which are copied when one is added.
 
 use std::fmt::{Debug, Formatter, Result};
 use std::ops::{Deref, DerefMut};

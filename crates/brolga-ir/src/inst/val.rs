@@ -1,4 +1,11 @@
 //! Names of values: primal values, deltas, and values of derived code.
+//!
+//! **Question.** By which name does a derived instruction read a value, in either half?
+//!
+//! **Answer.** [`Val`]: by what the value is of the primal, or by a number of its own ([`Dv`]). A
+//! name does not say where the value is; a graph defines it where it is needed.
+//!
+//! **Cost.** A few bytes, which are copied.
 
 use cranelift_codegen::ir;
 

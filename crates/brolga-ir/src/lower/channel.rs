@@ -1,4 +1,14 @@
 //! Channels of the tape: which of them a function uses, and where its values are recorded.
+//!
+//! **Question.** A typed tape has a channel for each kind of value. In which is a name recorded, a
+//! block's number, an address, or the shadow of a slot?
+//!
+//! **Answer.** An ordinary tape has one channel for all. Of a typed one, [`LowerCx::channel`] goes
+//! by the type and by whether a name is an address; numbers of blocks are integers, positions of
+//! the tape addresses, and shadows of slots doubles.
+//!
+//! **Cost.** A question for each field of a record. In a run, a position for each channel that a
+//! function uses.
 
 use cranelift_codegen::ir::Type;
 use smallvec::SmallVec;

@@ -1,4 +1,14 @@
-//! What lowering needs besides a graph, and what it makes of one.
+//! Environment of lowering: what it needs besides a graph, and what it makes of one.
+//!
+//! **Question.** A graph does not say how its frame is laid out, which tape it records on, or for
+//! which target it is. Who says so, and what do passes after lowering get to know?
+//!
+//! **Answer.** [`LowerEnv`] has all that lowering asks about, filled by its caller. [`Lowered`] is
+//! the function, with the instructions that later passes look for: checks of the tape's limit, and
+//! accesses to shadows with the primal bytes that they belong to ([`Shadows`]). A check that
+//! lowering adds is marked by a bit of its source location ([`CHECK_SRCLOC`]).
+//!
+//! **Cost.** An entry for each access to a shadow, and a binary search to find it.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,16 @@
 //! Activation frame: where it is, and what lies where in it.
+//!
+//! **Question.** Where does one call of a derived function keep what its reverse half needs at
+//! fixed places?
+//!
+//! **Answer.** In a frame ([`FrameLayout`]): on the tape, in a stack slot of a combined function,
+//! or in variables ([`FrameHome`]). A [`SlotPlace`] says where the shadow of a stack slot lies in
+//! it, where the slot itself if memory is put back, and when the shadow is cleared.
+//!
+//! **Invariant.** On the tape, offset 0 holds the tape's position before the call.
+//!
+//! **Cost.** In a run, the frame's bytes for each call, unless they are in variables, and stores
+//! that clear the shadows of slots.
 
 use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;

@@ -1,4 +1,14 @@
-//! Offsets in the segment that generated code relies on; the run time tests that it agrees.
+//! Offsets in the segment that generated code relies on.
+//!
+//! **Question.** Where in a segment are the positions of the tape, the tables and the accounts that
+//! generated code reads and writes?
+//!
+//! **Answer.** At these offsets. A workspace, which has no tables, uses some of the same places for
+//! other words; [`field`] is where the positions of a channel are.
+//!
+//! **Invariant.** The run time tests that it agrees.
+//!
+//! **Cost.** None: they are immediates of loads and stores.
 
 use super::typed::{Channel, Position};
 

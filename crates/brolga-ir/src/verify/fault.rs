@@ -1,4 +1,12 @@
-//! What the verifier of derived graphs reports: the rule that a graph breaks, and where.
+//! Faults that the verifier of derived graphs reports: the rule that a graph breaks, and where.
+//!
+//! **Question.** Which rules does every derived graph keep, and how is a broken one told?
+//!
+//! **Answer.** [`Rule`] lists them, each with a sentence. A [`Fault`] is a rule that is broken,
+//! with function, block and instruction; [`Faults`] collects those of a graph.
+//!
+//! **Cost.** None for a graph without faults. Of others twenty faults are kept at most, since one
+//! cause has many consequences.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -1,5 +1,13 @@
 //! Passes over derived CLIF: those of `brolga-clif`, which know nothing of a derivative, and those
-//! that know the tape and the segment. [`passes`] runs them in order.
+//! that know the tape and the segment.
+//!
+//! - [`passes`]: runs them in order.
+//! - [`hoist_tape_check`]: a counted loop asks once whether there is room on the tape.
+//! - [`preaccumulate`]: local derivatives are multiplied out before the cotangent is there.
+//! - [`tail_recursion`]: a call of itself at the end becomes a jump.
+//! - [`dead_segment_arg`]: segments that no code asks for.
+//! - [`entry_thunk`]: the function that Rust calls.
+//! - [`count`]: counters of a debug run.
 
 use brolga_clif::marks::{TAPE_FULL, TAPE_REGION};
 use brolga_ir::inst::Check;

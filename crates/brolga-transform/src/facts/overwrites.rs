@@ -1,5 +1,15 @@
 //! Overwritten shadows, as a table: loads whose reverse stores, rows, totals ([`crate::shadow`]
 //! fills it).
+//!
+//! **Question.** Which reverses may store in place of adding, which need not clear what they take,
+//! and which shadows may hold anything before the call?
+//!
+//! **Answer.** [`Overwrites`] lists them: loads whose reverse stores, in any run or if a run finds
+//! that rows ascend ([`Rows`], by the question that each [`Order`] asks); stores whose reverse
+//! clears nothing; loads of arrays that are only added up, each with its sum ([`Total`]);
+//! parameters whose shadows are overwritten.
+//!
+//! **Cost.** A bit for each load and store, and an entry for each sum and each set of rows.
 
 use brolga_ir::inst::Val;
 use brolga_ir::map::IndexMap;

@@ -1,5 +1,9 @@
 //! The pipeline: every stage of one variant of one function, in order ([`derive_variant`]).
 //!
+//! **Question.** Through which stages does a variant go, and what does each hand to the next?
+//!
+//! **Answer.** Through these, in order:
+//!
 //! ```text
 //! Facts::compute        every analysis
 //! overwrites            how shadows are stored to
@@ -11,7 +15,12 @@
 //! Emitter::emit         lowered to CLIF, with passes over it
 //! ```
 //!
-//! [`crate::pipeline::all_variants`] runs it for a request and for all that is called.
+//! A stage may find what all functions have to know of ([`Need`]), or that a callee does what the
+//! root would ([`Served`]); then nothing more is done here. [`crate::pipeline::all_variants`] runs
+//! it for a request and for all that is called.
+//!
+//! **Cost.** Each stage once. Where no observer wants the stages, statements of a large function
+//! are given back as soon as its graphs are there.
 
 pub(crate) mod all_variants;
 pub mod inline_rollback;

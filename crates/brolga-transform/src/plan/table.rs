@@ -4,6 +4,9 @@
 //! **Question.** What has the planner decided, for `assemble` and `explain` to read? **Answer.**
 //! For each block its record and its frame slots, and for each name that its reverse needs a
 //! [`Supply`]: where it comes from, and by which [`Way`].
+//!
+//! **Cost.** One [`Supply`] for each name that the reverse of a block reads. None at run time: what
+//! each way costs there is the planner's to weigh.
 
 use brolga_analysis::{Cfg, RootKind};
 

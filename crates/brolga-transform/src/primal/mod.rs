@@ -3,6 +3,17 @@
 //!
 //! Every pass here changes a primal function and leaves its results, its memory and its traps as
 //! they were.
+//!
+//! - [`normalise`]: the form that the rest relies on; it runs most of the passes below, in order.
+//! - [`decided`]: branches that constants decide, and loops of one iteration.
+//! - [`loop_simplify`]: one preheader, one latch and a counter for each loop.
+//! - [`cse`]: integer operations that a loop level computes twice.
+//! - [`mem2reg`], [`slots`]: variables in memory and in stack slots become values.
+//! - [`split_wide_copies`], [`reload_bits`], [`upper_halves`], [`exponent_idiom`],
+//!   [`rounding_sum`]: idioms on the bits of floats.
+//! - [`guarded`], [`pair_sincos`]: products with guards, and sines beside cosines.
+//! - [`induction`], [`scev`]: induction variables, and addresses as polynomials of trip counts.
+//! - [`edit`]: where new instructions go.
 
 pub mod cse;
 pub(crate) mod decided;

@@ -1,5 +1,13 @@
 //! ABI of derived functions: what a variant says of parameters and results, for callers of a pair
 //! from outside.
+//!
+//! **Question.** Which deltas, seeds and cotangents does a derived pair take and return, in which
+//! order?
+//!
+//! **Answer.** [`Abi::of`] lists them by the modes of a variant: parameters with a delta, results
+//! with a seed, parameters with a cotangent, and how many deltas of results are returned.
+//!
+//! **Cost.** A few walks over parameters and results, once for each rule.
 
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use cranelift_codegen::ir;

@@ -1,7 +1,15 @@
 //! The call graph: which functions are derived for a request, as which variants, and how they are
 //! named.
 //!
-//! Inlining before the derivation, the queue of variants, and what is handed to the compiler.
+//! - [`check_request`]: whether a request fits its function.
+//! - [`reachable`]: which functions a derivation is of.
+//! - [`mod@inline`]: inlining before the derivation.
+//! - [`outline`]: loops become functions, which are reversed within a budget of memory.
+//! - [`stack_states`]: states that are gone when a pullback runs.
+//! - [`variants`]: the queue of variants, and their names.
+//! - [`forward_root`]: a root that one of its own callees serves.
+//! - [`abi`]: parameters and results of a derived pair.
+//! - [`units`]: what is handed to the compiler.
 
 pub(crate) mod abi;
 pub mod check_request;

@@ -1,4 +1,12 @@
 //! Accesses of shadows, and where they are.
+//!
+//! **Question.** What does the reverse of an access do to the shadow, and where?
+//!
+//! **Answer.** A [`ShadowAccess`] has its place as the sum of an address ([`Sum`]) and bytes behind
+//! it; an [`Event`] says what happens there ([`Does`]), and whether the place is another one each
+//! time.
+//!
+//! **Cost.** A sum for each access that is looked at.
 
 use cranelift_codegen::ir;
 

@@ -3,6 +3,13 @@
 //!
 //! Analyses of accesses in canonical loops. They say which shadow operations have a cheaper form;
 //! assembly uses it.
+//!
+//! - [`access`]: accesses and their places.
+//! - [`strides`]: whether accesses of different iterations are apart.
+//! - [`store_for_add`]: the first addition to the shadow of an argument is a store.
+//! - [`monotone_rows`]: the same for rows of a sparse matrix, if a run finds that they ascend.
+//! - [`local_memory`]: shadows of memory that does not escape.
+//! - [`contract_array`]: the shadow of an array that is only added up is a scalar.
 
 mod access;
 pub mod contract_array;

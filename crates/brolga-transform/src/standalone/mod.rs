@@ -1,9 +1,17 @@
 //! Standalone derivatives: what derived functions need that run without the run time.
 //!
-//! Helpers of the run time are bodies in CLIF there ([`prelude`]), or functions ([`fragments`]),
-//! and functions say of a function pointer what its forward pass and its pullback are
-//! ([`indirect`]). Derivatives that are derived again ([`crate::nested`]) and those that become
-//! part of another module ([`mod@crate::embed`]) are such functions.
+//! **Question.** A derived function asks the run time for shadows, for halves of functions behind
+//! pointers, and for cotangents in pieces. What takes its place where there is none?
+//!
+//! **Answer.** Helpers of the run time are bodies in CLIF there ([`prelude`]), or functions
+//! ([`fragments`]), and functions say of a function pointer what its forward pass and its pullback
+//! are ([`indirect`]); memory for typed tapes is in [`typed_tape`]. Derivatives that are derived
+//! again ([`crate::nested`]) and those that become part of another module ([`mod@crate::embed`])
+//! are such functions.
+//!
+//! **Errors.** Two functions of one name (AD0004).
+//!
+//! **Cost.** Names are looked up once for each function. In a run, what each helper costs.
 
 pub(crate) mod derived_func;
 pub(crate) mod fragments;

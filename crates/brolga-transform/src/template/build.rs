@@ -1,4 +1,15 @@
-//! What the functions of templates are built with: an entry block, and calls by symbol.
+//! Building blocks of templates: an entry block, calls by symbol, and parts of a state.
+//!
+//! **Question.** The functions of all templates begin, call, and hand states to the run time in the
+//! same way. How?
+//!
+//! **Answer.** [`begin`] and [`empty`] make functions, [`call_of`] and [`helper`] calls. [`bounds`]
+//! computes where a part of a state lies and how long it is, and [`cells_at`] puts such words on
+//! the stack, where the run time reads them. [`trap_if`] is a check that is no instruction of the
+//! program's.
+//!
+//! **Cost.** In a run, a store for each word that is handed on, and some arithmetic for each part
+//! of a state.
 
 use brolga_ir::driver::{StateLength, StatePart};
 use brolga_ir::inst::Check;

@@ -9,6 +9,9 @@
 //!
 //! **Invariant.** Where a template does not apply, the pair is made of the body, which gives the
 //! same cotangents.
+//!
+//! **Cost.** A template has a few instructions for each parameter and result, whatever the body
+//! has. What a run of it costs is said in the file of each kind.
 
 mod build;
 mod call;

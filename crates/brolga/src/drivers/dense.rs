@@ -1,4 +1,15 @@
-//! Matrices from products with all units, one after the other.
+//! Dense matrices from products with all units, some at a time.
+//!
+//! **Question.** A function gives products of a matrix with vectors. How is the matrix had, in the
+//! fewest runs?
+//!
+//! **Answer.** By its products with all units: of directions by columns ([`by_columns`]), of seeds
+//! by rows ([`by_rows`]); [`Sweep::cheaper`] says which are fewer. Up to [`WIDTH`] vectors go in
+//! one run where there is a batch ([`some_at_a_time`]): their derivatives lie side by side in
+//! memory ([`interleave`], [`of_direction`]).
+//!
+//! **Cost.** A product for each column or each row, [`WIDTH`] of them in a run. Units are vectors
+//! as long as the matrix is wide, of which no more than [`WIDTH`] are there at once.
 
 /// Along how many directions at once drivers run forward mode.
 ///

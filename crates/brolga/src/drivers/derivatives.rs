@@ -1,7 +1,19 @@
 //! What is asked of a function at a point: the drivers' interface.
 //!
-//! Four products have to be given; values with gradients, Jacobians and Hessians, dense and
-//! compressed, are made of them here, once for programs and for modules.
+//! **Question.** Programs and modules are run in different ways. How do both give gradients,
+//! Jacobians and Hessians?
+//!
+//! **Answer.** [`Derivatives`] asks for a few products: tangents along a direction, products of
+//! seeds with the Jacobian, once or for several seeds behind one forward pass, Hessian-vector
+//! products, and Taylor coefficients. Values with gradients, Jacobians and Hessians, dense and
+//! compressed, are made of them here, once for both.
+//!
+//! **Errors.** [`Error::Usage`] for numbers that do not fit ([`fits`]), and for orders beyond
+//! [`MOST_ORDER`] ([`taylor_options`]).
+//!
+//! **Cost.** A Jacobian takes a run of forward mode for some columns at a time, or one forward pass
+//! and a pullback for some rows at a time, whichever is cheaper; a Hessian a product for each
+//! input, some at a time. Compressed, a product for each colour, and one to compare.
 
 use super::dense::{Sweep, by_columns, by_rows};
 use super::sparse::{self, Pattern, Star};

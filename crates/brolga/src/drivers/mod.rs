@@ -1,10 +1,13 @@
 //! Drivers: Jacobians and Hessians from products, dense or compressed.
 //!
-//! A derived rule gives products: of the Jacobian with a direction (forward mode), of a row of
-//! seeds with the Jacobian (a pullback), of the Hessian with a direction. These functions ask for
-//! those that make a matrix up. They know flat vectors of numbers only, so that they serve whatever
-//! gives products: a closure, or what has [`Derivatives`], as a [`Point`] of a program, a
-//! [`FlatFunction`] at a point, and a point of an instance of a WebAssembly module.
+//! **Question.** A derived rule gives products: of the Jacobian with a direction (forward mode), of
+//! a row of seeds with the Jacobian (a pullback), of the Hessian with a direction. How are matrices
+//! made of them?
+//!
+//! **Answer.** These functions ask for those that make a matrix up. They know flat vectors of
+//! numbers only, so that they serve whatever gives products: a closure, or what has
+//! [`Derivatives`], as a [`Point`] of a program, a [`FlatFunction`] at a point, and a point of an
+//! instance of a WebAssembly module.
 //!
 //! ```
 //! use brolga::drivers::{Sweep, by_columns, by_rows, one_by_one};
@@ -16,6 +19,14 @@
 //! let vjp = |s: &[f64]| Ok::<_, ()>((0..2).map(|j| (0..3).map(|i| s[i] * matrix[i][j]).sum()).collect());
 //! assert_eq!(by_rows(3, one_by_one(vjp)), Ok(matrix.map(Vec::from).to_vec()));
 //! ```
+//!
+//! - [`dense`]: matrices from products with all units.
+//! - [`sparse`]: compressed, where it is known which entries are zero.
+//! - [`derivatives`]: what is asked of a function at a point.
+//! - [`point`]: a function at a point, with memory that is managed.
+//! - [`flat`]: a function of flat vectors, at any point.
+//!
+//! **Cost.** A product for each row, column or colour, some of them in one run.
 
 mod dense;
 mod derivatives;

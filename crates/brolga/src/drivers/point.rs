@@ -8,6 +8,10 @@
 //! are flattened in the order of arguments: the lanes of active floats, the elements of buffers.
 //! Outputs are the lanes of float results, then the elements of the buffers that are named as
 //! outputs. Rules are made when they are asked for first.
+//!
+//! **Cost.** A rule is derived and compiled when it is asked for first, for one direction and for
+//! each width of a batch. Each run copies all buffers, and allocates shadows of those that hold
+//! floats.
 
 use std::sync::OnceLock;
 

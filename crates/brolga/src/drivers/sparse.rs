@@ -1,19 +1,28 @@
 //! Compressed Jacobians and Hessians: fewer products where it is known which entries are zero.
 //!
-//! Columns that share no row may be asked for by one product, along the sum of their units: each
-//! row then has the entry of one of them. So a banded Jacobian takes as many products as the band
-//! is wide, whatever its length. Which columns go together is a colouring of a graph:
+//! **Question.** A caller knows the sparsity pattern of a matrix. By how few products can its
+//! entries be found?
+//!
+//! **Answer.** Columns that share no row may be asked for by one product, along the sum of their
+//! units: each row then has the entry of one of them. So a banded Jacobian takes as many products
+//! as the band is wide, whatever its length. Which columns go together is a colouring of a graph:
 //!
 //! - for Jacobians, neighbours are columns with a row in common (distance two in the graph of rows
-//!   and columns); the colouring is greedy, columns of many entries first;
-//! - for Hessians, a *star colouring* of the graph of the pattern: no path of four has two colours.
-//!   Then of each pair of equal entries at least one stands alone in its row and colour.
+//!   and columns); the colouring is greedy, columns of many entries first
+//!   ([`Pattern::column_colours`]);
+//! - for Hessians, a *star colouring* of the graph of the pattern ([`Star`]): no path of four has
+//!   two colours. Then of each pair of equal entries at least one stands alone in its row and
+//!   colour.
 //!
-//! A. H. Gebremedhin, F. Manne, A. Pothen: What color is your Jacobian? SIAM Review 47 (2005),
-//! algorithms 3.1 and 4.1.
+//! **Errors.** A pattern that lacks an entry would give wrong numbers. So one product more, along a
+//! fixed direction of no structure, is compared with that of the matrix that was found.
 //!
-//! A pattern that lacks an entry would give wrong numbers. So one product more, along a fixed
-//! direction of no structure, is compared with that of the matrix that was found.
+//! **Cost.** One product for each colour, and one to compare. A colouring of columns looks at each
+//! pair of entries of a row. One for a Hessian looks at each path of two edges of the pattern, and
+//! where its last two nodes have colours at each edge that goes on.
+//!
+//! **Source.** A. H. Gebremedhin, F. Manne, A. Pothen: What color is your Jacobian? SIAM Review 47
+//! (2005), algorithms 3.1 and 4.1.
 
 use super::dense::{Sweep, WIDTH};
 use crate::Error;

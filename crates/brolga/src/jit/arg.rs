@@ -1,4 +1,12 @@
 //! Arguments of calls, and what the caller says of them.
+//!
+//! **Question.** Beside its value, what has a call to know of an argument?
+//!
+//! **Answer.** [`Arg`] has the value, and of a pointer the address of its shadow; if the caller
+//! knows, how many bytes lie behind both, and which floats. Lengths let overlaps be found, floats
+//! let cotangents be put together that have moved in pieces.
+//!
+//! **Cost.** A few words for each argument. A list of floats is shared by copies of an argument.
 
 use std::sync::Arc;
 

@@ -1,4 +1,24 @@
 //! Calls of rules: the primal, the forward pass, and the gradient in one call.
+//!
+//! **Question.** Arguments, shadows and seeds are values of Rust. How do they get into generated
+//! code, and results and cotangents out of it?
+//!
+//! **Answer.** What is given is checked against signature and request, and written to cells
+//! ([`AbiCell`]): arguments, deltas of shadows, the tape, seeds. An entry point runs on the cells
+//! and leaves results there. [`DerivedRule::gradient`] runs one function of both halves, or a pair
+//! one after the other; [`DerivedRule::forward`] runs the first half, and gives a [`Pullback`] that
+//! owns the tape. Behind the last half it is asked whether all cotangents that moved in pieces have
+//! come together.
+//!
+//! **Errors.** [`Error::Usage`] for what does not fit; [`Error::Trap`] where the code traps, and
+//! for floats whose bits could not be followed.
+//!
+//! **Safety.** The caller says that pointers are valid, and that shadows are as large as what they
+//! are shadows of and laid out alike.
+//!
+//! **Cost.** A check and a copy of 16 bytes for each argument, seed and result. In the steady state
+//! the calls that write to vectors of the caller's allocate nothing; of floats that move in pieces,
+//! the places are listed for each call.
 
 use brolga_ir::inst::Check;
 use brolga_ir::{ArgActivity, ResultActivity};

@@ -1,4 +1,18 @@
-//! Arguments and results as entry points take and leave them: in memory, in cells of one size.
+//! Cells: arguments and results as entry points take and leave them, in memory of one size each.
+//!
+//! **Question.** Entry points have one signature, and functions have many. How are values passed?
+//!
+//! **Answer.** In an array of [`AbiCell`]s of 16 bytes, which hold any value of CLIF, aligned for
+//! vectors. [`with_cells`] lends one, [`write()`] and [`read`] put values in and take them out, and
+//! [`enter`] calls an entry point under the guard that turns traps into errors.
+//!
+//! **Errors.** [`Error::Usage`] for arguments of another number or type ([`check_args`]),
+//! [`Error::Trap`] for what traps.
+//!
+//! **Safety.** An entry point is trusted with the pointers among its arguments.
+//!
+//! **Cost.** Cells of finished calls are kept by their thread, so that a call in the steady state
+//! allocates nothing. They are filled with zeros.
 
 use std::cell::RefCell;
 

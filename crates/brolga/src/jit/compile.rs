@@ -1,16 +1,27 @@
 //! A derivation as machine code: primals, derived pairs, data objects and entry points in one
 //! `JITModule`.
 //!
-//! Functions of a derivation name each other by symbol; here symbols become `FuncId`s. For each
-//! function that we call from Rust there is an *entry point*, a C function of one pointer that
-//! reads arguments from an array of 16-byte cells, calls, and writes results to the same array, so
-//! that one trampoline (`brolga_runtime::call_guarded`) serves all signatures. What the request
-//! asked for is its own entry point, unless others call it (`brolga_transform::clif::entry_thunk`).
+//! **Question.** Functions of a derivation name each other by symbol, and have signatures of many
+//! kinds. How do they become code that Rust can call?
+//!
+//! **Answer.** Here symbols become ids of functions and of data objects; functions of the run time
+//! and of C are imports, found by name. For each function that Rust calls there is an *entry
+//! point*, a C function of one pointer that reads arguments from an array of 16-byte cells, calls,
+//! and writes results to the same array, so that one trampoline (`brolga_runtime::call_guarded`)
+//! serves all signatures. What the request asked for is its own entry point, unless others call it
+//! (`brolga_transform::clif::entry_thunk`).
 //!
 //! Only what the derivative calls is compiled with it. The primal is [added](Compiled::add) to the
 //! same module when it is called, so that a function or a data object has one address for both. So
 //! is the second derivative of a program that [asks for addresses](super::tiers): the symbols of
 //! derived functions then mean those of the second.
+//!
+//! **Errors.** A symbol that is no data object (AD0151), a function that nothing defines (AD0152),
+//! and a call of a data object (AD0153).
+//!
+//! **Cost.** One compilation of each function ([`units`]). A derived function is looked at once
+//! more, to see whether Cranelift's mid-end would do it good. The code stays until the module is
+//! dropped, that of a first tier too if a second is added to it.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 

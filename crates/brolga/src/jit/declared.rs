@@ -1,16 +1,28 @@
-//! What a caller declares of its pointer arguments, and what can be checked of it before anything
-//! runs.
+//! Declarations of pointer arguments: what a caller says of them, and what can be checked of it
+//! before anything runs.
 //!
-//! With declared lengths an overlap of a shadow with a primal is seen at once, in a few
-//! comparisons; that is always done. In a debug run the declarations also go into the segment,
-//! where generated code looks at each shadow access, and a constant argument must not overlap one
-//! that has a shadow: what is read through it would have no derivative.
+//! **Question.** Do shadows, primals and promises fit each other, and where does the caller know
+//! floats to be?
+//!
+//! **Answer.** With declared lengths an overlap of a shadow with a primal is seen at once, in a few
+//! comparisons; that is always done ([`check`]). In a debug run the declarations also go into the
+//! segment, where generated code looks at each shadow access, and a constant argument must not
+//! overlap one that has a shadow: what is read through it would have no derivative.
 //!
 //! What the caller has said of floats in memory ([`Arg::floats`]) is asked for when a pullback
 //! ends, by cotangents that have moved in pieces (`brolga_runtime::pieces`) to where the program
-//! has written nothing. And where a program that has floats of one size moves words which may be
-//! floats, the shadows of floats of the other size must be the same before a pullback and behind
-//! it.
+//! has written nothing ([`ShadowPlaces`]). And where a program that has floats of one size moves
+//! words which may be floats, the shadows of floats of the other size must be the same before a
+//! pullback and behind it.
+//!
+//! **Errors.** [`Error::Usage`] for what does not fit.
+//!
+//! **Safety.** Shadows are read only as far as the caller has said how long they are, or that
+//! floats are there.
+//!
+//! **Cost.** Comparisons for each two pointer arguments, if a length is declared at all. A debug
+//! run reads fresh shadows. Shadows of floats of the other size are copied before a pullback, and
+//! compared behind it; where derivatives may be unknown, known shadows are searched for NaN.
 
 use std::sync::Arc;
 

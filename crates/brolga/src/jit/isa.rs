@@ -1,4 +1,14 @@
 //! The host as Cranelift compiles for it: fast code, plain code, or code that is there soon.
+//!
+//! **Question.** With which flags is code compiled for this machine?
+//!
+//! **Answer.** [`host_isa`] goes by the effort that is asked for: with Cranelift's mid-end, or with
+//! registers given out in a single pass. [`plain_isa`] is without the mid-end, for what it would do
+//! no good. Other flags are what derived code needs, whatever the effort.
+//!
+//! **Errors.** An internal error if Cranelift does not know the host.
+//!
+//! **Cost.** The processor is asked once for each of the three. After that, a reference.
 
 use std::sync::OnceLock;
 

@@ -1,12 +1,18 @@
 //! Derived rules: compiled forward pass and pullback.
 //!
-//! A [`DerivedRule`] is a pair of closures over one captures tuple. The captures are immutable;
-//! everything that a run writes lives in a tape segment, taken from a pool for each forward run and
-//! kept by its [`Pullback`]. So a rule is re-entrant, threads may share one, and a second call
-//! allocates nothing.
+//! **Question.** A derivation is CLIF. How does it become something that threads can call, at the
+//! same time and again and again?
+//!
+//! **Answer.** A [`DerivedRule`] is a pair of closures over one captures tuple. The captures are
+//! immutable; everything that a run writes lives in a tape segment, taken from a pool for each
+//! forward run and kept by its [`Pullback`]. So a rule is re-entrant, threads may share one, and a
+//! second call allocates nothing. A [`Primal`] is a program without derivatives.
 //!
 //! By default a rule is made with little effort, and another one, which is faster, takes its place
-//! when its calls have paid for it (`tiers.rs`).
+//! when its calls have paid for it ([`tiers`]).
+//!
+//! **Cost.** A derivation and a compilation for each rule, and memory for its code. A call copies
+//! arguments and results.
 
 mod arg;
 mod batch;

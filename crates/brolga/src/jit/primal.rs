@@ -1,8 +1,16 @@
-//! A program compiled as it is, without derivatives: what an embedder calls when it wants values
-//! only.
+//! Compiled primals: a program as it is, without derivatives, for embedders that want values only.
 //!
-//! Every function of the program that a root reaches is compiled once, with one entry point for
-//! each root.
+//! **Question.** A caller wants values of functions, and no derivative. How does it get them?
+//!
+//! **Answer.** [`Primal::new`] compiles every function of the program that a root reaches once,
+//! with one entry point for each root. [`Primal::call`] passes arguments in cells and returns
+//! results.
+//!
+//! **Errors.** [`Error::Diagnostics`] for what is not there or cannot be compiled; [`Error::Usage`]
+//! for arguments that do not fit, and [`Error::Trap`] for runs that trap.
+//!
+//! **Cost.** One compilation of each function that is reached. A call copies arguments and results,
+//! and allocates a vector for these.
 
 use std::collections::HashMap;
 

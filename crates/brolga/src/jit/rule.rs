@@ -1,4 +1,21 @@
-//! A derivative that is compiled: how it is made, and what is to be known of it.
+//! A compiled derivative: how it is made, and what is to be known of it.
+//!
+//! **Question.** A caller has a program and a request. How does it get code, and what can it ask of
+//! that?
+//!
+//! **Answer.** [`DerivedRule::new`] derives and compiles, with the effort that the options say; all
+//! clones share one `Inner`, with the code, the entry points (`Derived`), the pool of tapes and the
+//! captures. Where the effort is [tiered](Effort::Tiered), [`DerivedRule::settle`] or enough calls
+//! make a second rule, which serves the calls after it. Methods say what there is: the signature,
+//! the CLIF, the bytes of code, addresses, loops that record all iterations, shadows that are
+//! overwritten.
+//!
+//! **Errors.** [`Error::Diagnostics`] for what the program cannot be derived for; [`Error::Usage`]
+//! for options and results that are not for rules. A panic on an input becomes an internal error.
+//!
+//! **Cost.** One derivation and compilation; with tiers, one quick and one full. The primal is
+//! compiled when it is called first, and text is made when it is asked for first. A clone is a
+//! reference. Until a rule is settled, each call reads the clock twice.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};

@@ -1,7 +1,20 @@
 //! Runs of a derivative: what a forward pass leaves for its pullback, and what can be asked of a
 //! run of one function for both.
 //!
-//! Both own the tape that was recorded, or give it back, and the rule whose code has recorded it.
+//! **Question.** A forward pass has recorded. Who owns the tape, how is it run back, and what has
+//! the run done?
+//!
+//! **Answer.** A [`Pullback`] owns the tape and the rule whose code has recorded it, and may be
+//! called with one set of seeds after the other. A [`Run`] of one function for both halves owns its
+//! tape until it is dropped. Both say how many bytes were recorded, what time loops and inverses
+//! have done ([`LoopReport`]), and what the run has added to shadows of data objects.
+//!
+//! **Errors.** [`Error::Usage`] for seeds that do not fit; [`Error::Trap`] where a cotangent cannot
+//! be followed; an internal error if a debug run finds that more was pushed than popped.
+//!
+//! **Cost.** A call writes seeds and reads cotangents, and from the second one on fills the shadows
+//! of data objects with zeros. It allocates nothing if the caller's vector has room, unless floats
+//! of another size may have moved.
 
 use std::time::Instant;
 

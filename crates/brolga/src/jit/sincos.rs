@@ -11,6 +11,9 @@
 //! computed in the same way, and are the same bits (compared for 40 million angles of all
 //! magnitudes in double and 20 million in single precision). Other libraries are not known for
 //! that, so there the calls stay; as do those of functions that a program defines.
+//!
+//! **Cost.** A look at the functions that are declared; only if there is a sine or a cosine among
+//! them, one walk over the instructions. In a run, one call and two loads in place of two calls.
 
 use brolga_ir::map::HashMap;
 use brolga_ir::program::symbol_of;

@@ -1,4 +1,25 @@
 //! Calls in forward mode: values and tangents at once.
+//!
+//! **Question.** How do directions get into a function of forward mode, and tangents out of it,
+//! along one direction or along several?
+//!
+//! **Answer.** [`DerivedRule::tangent`] writes arguments, deltas and directions to cells, runs the
+//! entry point, and reads results and tangents. Of several directions, lanes of floats share cells
+//! as they share the vectors that a batch is passed in:
+//!
+//! ```text
+//! three doubles     cell 0: t0 t1    cell 1: t2
+//! ```
+//!
+//! **Errors.** [`Error::Usage`] for what does not fit, and for rules of another mode. A tangent
+//! that is the NaN of lost bits is an [`Error::Trap`]: of results always, of memory where it is
+//! asked ([`DerivedRule::known_tangents`]).
+//!
+//! **Safety.** As of [`DerivedRule::forward`], with shadows as many times as large as there are
+//! directions.
+//!
+//! **Cost.** A copy of each argument, direction, result and tangent. In the steady state nothing is
+//! allocated, but for programs that keep account of floats in pieces.
 
 use brolga_ir::ArgActivity;
 use brolga_ir::request::Elem;

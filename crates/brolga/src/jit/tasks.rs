@@ -5,6 +5,9 @@
 //! or else a pool of the process, with as many threads as there are processors, or as
 //! [`Options::task_threads`] says. With one, tasks run on the calling thread. What comes out does
 //! not depend on it.
+//!
+//! **Cost.** A pool is made when it is first asked for, one for each number of threads, and stays.
+//! A rule of a program that does not fork has none.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};

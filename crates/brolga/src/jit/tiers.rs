@@ -24,6 +24,9 @@
 //!   second rule is then compiled into the module of the first, and functions of the program, which
 //!   are compiled once, for both of them with full effort.
 //! - A pullback belongs to the rule that recorded its tape, and the primal to the first one.
+//!
+//! **Cost.** A rule that is called often is made twice, and the code of both stays. Until the
+//! second one is there, a call reads the clock twice and adds to a counter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};

@@ -1,8 +1,17 @@
 //! Trap attribution: from the address of a trap back to the instruction that the user wrote.
 //!
-//! Every instruction of derived code carries the source location of the primal instruction it stems
-//! from; Cranelift keeps source locations and trap codes by code offset. A trap's address therefore
-//! names a primal instruction and a code.
+//! **Question.** Generated code has trapped at an address. Which instruction of the program was
+//! that, why, and in which half?
+//!
+//! **Answer.** Every instruction of derived code carries the source location of the primal
+//! instruction it stems from; Cranelift keeps source locations and trap codes by code offset. A
+//! trap's address therefore names a primal instruction and a code: [`CodeMap::explain`] looks both
+//! up, and says what the code means. A trap in a task, a time loop or a call that is undone is
+//! explained by what the run time knows of it ([`explained`]).
+//!
+//! **Cost.** None, where nothing traps, but for the codes and locations of each function, which are
+//! kept. A trap costs a binary search for the function, and a search through its codes and
+//! locations.
 
 use brolga_ir::driver::Driver;
 use brolga_ir::inst::Check;

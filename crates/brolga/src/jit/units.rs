@@ -9,6 +9,11 @@
 //! **Invariants.** Nothing is linked of a batch in which anything failed: code of a function that
 //! does not verify is never run. What the verifier says comes before what went wrong compiling,
 //! which is of less use then. Code does not depend on who compiled it.
+//!
+//! **Cost.** Each function is verified once and compiled once; one that cannot be compiled as asked
+//! is compiled once more, as plainly as can be. A function is copied, but for one that names no
+//! other and goes to the back end as it is. The tables of a thread's last function that was not
+//! large are kept for the next. Helpers are woken only if there is enough for them to do.
 
 use std::borrow::Cow;
 use std::cell::Cell;

@@ -1,6 +1,11 @@
 //! The plan of one variant as comments: what each block records, for whom, and how its reverse
 //! comes by what it reads.
 //!
+//! **Question.** Why is a value recorded, and where does a reverse block have another one from?
+//!
+//! **Answer.** Lines of each block, from the plan's table ([`brolga_transform::plan::table`]) and
+//! from the readers of each name:
+//!
 //! ```text
 //! ; Plan: an activation frame of 32 bytes; block numbers of 1 byte.
 //! ; block1 runs in a loop, entered from block0, block1: the number on top of the tape tells which
@@ -9,6 +14,9 @@
 //! ;   reads v0 from frame+16, kept by block0, for inst5
 //! ;   computes v7 = iconst.i64 3, for v8
 //! ```
+//!
+//! **Cost.** None, where no text is asked for. For each name that a block reads, a search for its
+//! readers, and for a frame slot one through the blocks for its keeper.
 
 use std::fmt::Write;
 

@@ -1,4 +1,10 @@
-//! The `stmts` stage: each primal instruction with what is known of it and what it becomes.
+//! Statements as text (the `stmts` stage): each primal instruction with what is known of it and
+//! what it becomes.
+//!
+//! **Question.** What did analyses find out about an instruction, and which fragments did
+//! translation make of it?
+//!
+//! **Answer.** Lines for each instruction, block by block:
 //!
 //! ```text
 //! inst4  v5 = load.f64 v1+8
@@ -13,6 +19,8 @@
 //! delta that leads to its shadow. `before` and `after` stand around the primal instruction in the
 //! forward pass, `instead` takes its place. An instruction without any of these stays as it is and
 //! has no reverse.
+//!
+//! **Cost.** None, where no text is asked for. Else one walk over the instructions.
 
 use std::fmt::Write;
 

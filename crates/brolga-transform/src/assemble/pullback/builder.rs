@@ -1,5 +1,18 @@
-//! What the parts of a pullback under construction share: instructions and blocks that are added,
-//! and names that are had before they are read.
+//! Builder of a pullback under construction: instructions and blocks that are added, and names that
+//! are had before they are read.
+//!
+//! **Question.** The parts of a pullback (blocks, edges, loops that are run again) read primal
+//! values. How does each value come into a block, and before what?
+//!
+//! **Answer.** A [`Builder`] has what all parts share. [`Builder::have`] restores or recomputes a
+//! value where it is first read, and before that whatever it is recomputed from; [`Waiting`] notes
+//! what a block has not had so far. [`Builder::undone`] takes an integer a step back, and an
+//! integer that goes in steps is had behind its loop from the bound ([`Last`]). A [`Converter`]
+//! turns the cotangent of one value into that of another with the same bits.
+//!
+//! **Invariant.** Notes of names are zero between blocks.
+//!
+//! **Cost.** A look-up for each name that is read. A block costs as much as it has sources.
 
 use brolga_ir::BlockId;
 use brolga_ir::block::{CfgBlock, Fragment, Ids, Role, Target, Term};

@@ -1,8 +1,14 @@
 //! Cells of scalar promotion: what they hold, what calls write to them, what loads of them become.
 //!
-//! The lattice of [`super::words`] is a map from places ([`CellPlace`]) to what four bytes hold
-//! ([`KnownWord`]); a place that is not in it may hold anything. What a call writes
-//! ([`CellWrites`]) is found by [`super::callees`].
+//! **Question.** In which terms are variables in memory known, four bytes at a time?
+//!
+//! **Answer.** The lattice of [`super::words`] is a map ([`CellState`]) from places ([`CellPlace`])
+//! to what four bytes hold ([`KnownWord`]); a place that is not in it may hold anything. What a
+//! call writes ([`CellWrites`]) is found by [`super::callees`]. A load that is replaced
+//! ([`PromotedLoad`]) becomes a number, two halves, or a word ([`Promoted`]).
+//!
+//! **Cost.** An entry for each four bytes of which something is known, at each point where that is
+//! kept.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,8 +1,15 @@
 //! Names of tangents: what a statement reads of its operands, and gives its results.
 //!
-//! The tangent of an operand is its name if it has one, zero if nothing leads to it, and poison if
-//! its bits are lost; in another shape it is converted ([`super::fit`]). A result by a row is a sum
-//! of products, or in Taylor mode left to `crate::batch` (`series.rs`).
+//! **Question.** Which tangent does an operand have, in the shape that a rule asks for, and how
+//! does a result get its own?
+//!
+//! **Answer.** The tangent of an operand is its name if it has one ([`tangent`]), zero if nothing
+//! leads to it, and poison if its bits are lost; in another shape it is converted ([`super::fit`],
+//! [`tangent_as`]). A result by a row ([`by_row`]) is a sum of products, or in Taylor mode left to
+//! `crate::batch` (`series.rs`). [`define`] gives a result its tangent.
+//!
+//! **Cost.** A copy for each result, and a conversion where shapes differ. The copy is gone when
+//! names have become values.
 
 use brolga_ir::inst::{AdOp, Args, Arith, Shape, Val};
 use brolga_rules::ExprRow;
