@@ -31,9 +31,9 @@
 //! errors, the point is a kink, and a derivative there is a convention. If nothing converges, the
 //! verdict is that there is none, and why ([`Verdict`]).
 //!
-//! **Cost.** For each derivative some eighty evaluations of the function (two for each of 18 or 30
-//! halvings and of four probes, and seven for the noise), twice as many where the argument is small
-//! and the first attempt fails.
+//! **Cost.** For each derivative at most 76 evaluations of the function (its value, seven for the
+//! noise, and two for each of 18 or 30 halvings and of four probes), nearly twice as many where the
+//! argument is small and the first attempt fails.
 //!
 //! **Source.** L. F. Richardson's extrapolation by C. J. F. Ridders' scheme; noise by R. W.
 //! Hamming, and by J. J. Moré and S. M. Wild.

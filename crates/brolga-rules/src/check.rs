@@ -20,8 +20,8 @@
 //! no slope is measured. Edge cases therefore also stand in a table of their own, in
 //! `docs/KINKS.md`.
 //!
-//! **Cost.** For each point, result and operand about two hundred runs of the function; none at run
-//! time of a derivative. A check evaluates each partial once for each point.
+//! **Cost.** For each point, result and operand one to two hundred runs of the function. A check
+//! evaluates each partial once for each point. None at run time of a derivative.
 
 use std::fmt;
 

@@ -13,9 +13,10 @@
 //! | all bits of a float divided by a small constant | a float whose last bit counts for less |
 //! | digits of a float and a constant | digits of it |
 //!
-//! The third is [`Machine::stepped_to`], which also serves masks that give a float another exponent
-//! ([`Machine::mask`]). Comparisons, conversions to integers and tests give clean results: they are locally constant. A
-//! float made from an integer that was computed from a mantissa is not followed.
+//! The second and the third are by [`Machine::stepped_to`], which also serves masks that give a
+//! float another exponent ([`Machine::mask`]). Comparisons, conversions to integers and tests give
+//! clean results: they are locally constant. A float made from an integer that was computed from a
+//! mantissa is not followed.
 //!
 //! **Errors.** Types that have no arithmetic here are not supported; divisions and conversions trap
 //! as compiled code does.

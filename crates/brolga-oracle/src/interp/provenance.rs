@@ -8,11 +8,13 @@
 //! **Answer.** Every byte, in a register or in memory, is one of
 //!
 //! ```text
-//! Clean                       no active float went into it (or only in a way that is locally constant)
-//! Part { node, index, width } byte `index` of the `width`-byte float that is node `node` of the graph
-//! Upper { node, index }       the same of an upper half to which something was done (`halves.rs`)
-//! Digits(node)                some digits of the mantissa of a float, not the uppermost, moved or masked
-//! Mixed(origin)               computed from active bits by an instruction that is not followed
+//! Clean                no active float went into it, or only in a way that is locally constant
+//! Part { node, index, width }
+//!                      byte `index` of the `width`-byte float that is node `node` of the graph
+//! Upper { node, index }
+//!                      the same of an upper half to which something was done (`halves.rs`)
+//! Digits(node)         digits of the mantissa of a float, not the uppermost, moved or masked
+//! Mixed(origin)        computed from active bits by an instruction that is not followed
 //! ```
 //!
 //! Moving bytes moves these marks; nothing else needs to be known about a copy, whatever its width.
