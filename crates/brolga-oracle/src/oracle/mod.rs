@@ -7,7 +7,9 @@
 //!
 //! | method | domain | result |
 //! |---|---|---|
-//! | [`Oracle::run`], [`Oracle::work_and_span`], [`Oracle::footprint`] | none | values; counts; stores |
+//! | [`Oracle::run`] | none | values |
+//! | [`Oracle::work_and_span`] | none | counts of instructions |
+//! | [`Oracle::footprint`] | none | a store that keeps a time loop from being reversed |
 //! | [`Oracle::gradient`] | a tape of doubles | an [`OracleOutcome`] |
 //! | [`Oracle::hessian_vector`] | a tape of dual numbers | a [`HessianOutcome`] |
 //!
