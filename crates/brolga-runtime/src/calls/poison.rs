@@ -1,4 +1,22 @@
-//! What generated code calls to poison cotangents ([`crate::pieces::poison`]).
+//! Helpers for poisoned cotangents: what generated code calls where a cotangent is not known
+//! ([`crate::pieces::poison`]).
+//!
+//! **Question.** The reverse of a load of an integer has no cotangent to give, though the integer
+//! may be a float's bits. How is that told to the shadow, and what becomes of it?
+//!
+//! **Answer.** The shadow is filled with ones, which are a NaN that nothing else makes
+//! ([`brolga_poison`]). A store of an integer that had been computed takes it out and hands it on
+//! to the loads that the integer was computed from ([`brolga_without_poison`], [`brolga_hand_on`]),
+//! a copy of integers moves it to the original ([`brolga_move_poison`]). Places outside of the
+//! run's own memory are noted. What is still poisoned when the pullback is over is the shadow of an
+//! integer, and becomes zero (`Segment::forget_poison`). A task's places go to its parent
+//! (`Segment::join_poison`).
+//!
+//! **Safety.** Generated code passes a segment that it alone uses, and shadows that are valid for
+//! the bytes.
+//!
+//! **Cost.** An entry in a hash table for each place that is poisoned, none if it is the one before
+//! again. A copy looks at its words only where something was poisoned.
 
 use crate::forks::pending::PendingObject;
 use crate::pieces::poison::Poison;
