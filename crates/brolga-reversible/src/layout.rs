@@ -5,8 +5,8 @@
 //!
 //! **Answer.** As C lays them out: fields in order, each at a multiple of its alignment. A complex
 //! number is two doubles. A stack is a count of 64 bits, and its cells behind it. [`Layouts`] has
-//! the records of a file, [`Scalar`] is what a place without parts holds. For callers, who allocate
-//! places, there are [`File::bytes_of`], with the lengths that parameters say, and
+//! the records of a file, [`Scalar`] is what a place without parts holds. For callers, which
+//! allocate places, there are [`File::bytes_of`], with the lengths that parameters say, and
 //! [`File::words_of`], which says of each four bytes what they are.
 //!
 //! **Errors.** Types that are not there or are there twice, records without fields, types that are

@@ -3,8 +3,8 @@
 //! **Question.** What does a `.rev` file say?
 //!
 //! **Answer.** Records and functions, by recursive descent over [`crate::lex`], with operators by
-//! their levels ([`BinaryOp::level`]). A statement is a line; blocks have braces. A word of the
-//! language is a name of a place where an operator follows it.
+//! their levels ([`BinaryOp::level`]). A statement is a line; blocks have braces. A word such as
+//! `swap` is a name of a place where an operator follows it.
 //!
 //! ```text
 //! record NAME { field: TYPE, … }

@@ -3,8 +3,8 @@
 //! **Question.** How is a function written that a builder has made, or an inversion?
 //!
 //! **Answer.** By `Display` of every node: a statement is a line, blocks are indented by four,
-//! brackets stand only where levels of operators need them. An `if` whose conditions are the same
-//! is written with one of them.
+//! brackets stand where levels of operators need them, and behind `not`. An `if` whose conditions
+//! are the same is written with one of them.
 //!
 //! **Invariant.** Reading what is printed gives the same function, but for where its nodes stand
 //! and the types of `drop`, which the checker adds.

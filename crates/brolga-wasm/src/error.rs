@@ -1,7 +1,7 @@
 //! Errors between a Wasm module and its gradient.
 //!
-//! **Question.** What can go wrong with a module, an instance or a derivative, and who can do
-//! something about it?
+//! **Question.** What can go wrong with a module, an instance or a derivative, and what can be
+//! done about it?
 //!
 //! **Answer.** An [`Error`] is in one of a few classes: the module is invalid or needs what is not
 //! supported, imports are missing, a function cannot be differentiated, the program trapped or

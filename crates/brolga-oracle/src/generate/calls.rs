@@ -10,8 +10,8 @@
 //! gone when the callee runs. [`Body::call_import`] calls a function of C's.
 //!
 //! **Invariant.** A recursive function returns at once where its depth is not positive
-//! ([`Body::return_if_shallow`]). A body calls recursive functions at most as often as it may,
-//! since such calls multiply.
+//! ([`Body::return_if_shallow`]). A body has at most two calls of recursive functions, since such
+//! calls multiply.
 //!
 //! **Cost.** A declaration for each callee of a function, and the call.
 

@@ -4,9 +4,10 @@
 //! **Question.** Which bytes does an access read or write, and of which floats are they?
 //!
 //! **Answer.** The program's addresses are those of the host. [`Machine::read`] and
-//! [`Machine::write`] move up to sixteen bytes, with their marks, and tell those who watch
-//! accesses. Loads that extend and stores that cut do so to bits and marks alike. The interpreter
-//! is alone with its memory, so an atomic operation is a load, an operation and a store.
+//! [`Machine::write`] move up to sixteen bytes, with their marks, and note the access for
+//! footprints of time loops and for races. Loads that extend and stores that cut do so to bits and
+//! marks alike. The interpreter is alone with its memory, so an atomic operation is a load, an
+//! operation and a store.
 //!
 //! **Errors.** Accesses need no alignment. Those near address 0 and in the upper half of the
 //! address space trap; no others are checked.

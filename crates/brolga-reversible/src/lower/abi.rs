@@ -7,7 +7,7 @@
 //!
 //! | symbol | what |
 //! |---|---|
-//! | `%f` | for callers: the parameters as they are written; a pair that is undone with cotangents |
+//! | `%f` | for callers: parameters as they are written; a pair that is undone with cotangents |
 //! | `%f__inverse` | the same of the inverse |
 //! | `%f__do`, `%f__undo` | the pair: states, then what is read |
 //! | `%f__adjoint`, `%f__inverse__adjoint` | what undoes each with cotangents: shadows behind |

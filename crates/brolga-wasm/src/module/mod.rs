@@ -7,7 +7,7 @@
 //! instance, the bytes with which every instance begins, and names and types of what is exported.
 //! [`Module::function`] finds an export, [`Module::request`] says what is asked of its derivative:
 //! the instance, which is parameter 0, is duplicated, so arguments are active or constant.
-//! Functions are compiled when the first instance asks for them.
+//! Functions are compiled when one of them is first called.
 //!
 //! **Errors.** Names that are not exported, imports that are exported again, and activities that do
 //! not fit.
