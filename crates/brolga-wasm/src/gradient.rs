@@ -14,7 +14,8 @@
 //! address, and what cannot be differentiated. By the default [`options`] bits of floats without a
 //! known derivative are left to the run, which traps where a cotangent comes there.
 //!
-//! **Cost.** Derivation and compilation when one is made. A clone shares the code.
+//! **Cost.** Derivation and compilation when one is made, and once more with full effort when its
+//! calls have paid for that. A clone shares the code.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

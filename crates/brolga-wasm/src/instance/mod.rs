@@ -5,7 +5,8 @@
 //! one pointer. What stands behind that pointer, and how does a derivative run on it?
 //!
 //! **Answer.** An [`Instance`] owns a `Region`: a header with cells of globals, sizes and fuel,
-//! memory 0 behind it, and a shadow that is laid out alike. Every entry point does the same:
+//! memory 0 behind it, and a shadow that is laid out alike. Every entry but a pullback does the
+//! same:
 //!
 //! - arguments are checked by the function's type, and the instance pointer is put in front;
 //! - `prepare` takes away pages beyond the memory's size, and sets the random numbers' seed, the
