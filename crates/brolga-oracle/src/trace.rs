@@ -9,8 +9,8 @@
 //!
 //! ```text
 //! why zero       from the float along its uses, as long as the cotangent is exactly zero; wherever
-//!                that stops, there is a reason: a slope of zero, a seed of zero, terms that cancel,
-//!                or a use that ended
+//!                that stops, there is a reason: a slope of zero, a seed of zero, terms that
+//!                cancel, or a use that ended
 //! not finite     the last node of the tape (the first of the pullback) with such a cotangent, and
 //!                the way there
 //! contributions  the terms `cotangent · slope`, added up by instruction

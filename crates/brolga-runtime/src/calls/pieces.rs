@@ -17,7 +17,7 @@
 //! | an integer becomes a float | [`brolga_bytes_of_double`], and that of singles |
 //! | a load or a store of a float where pieces may wait | [`brolga_settle_bytes`] |
 //! | numbers stored over parts of floats, or over blocks | [`brolga_cut_bytes`], [`brolga_clear`] |
-//! | a store, a load of an integer that was computed | [`brolga_take_demand`], [`brolga_add_demand`] |
+//! | a store, a load of a computed integer | [`brolga_take_demand`], [`brolga_add_demand`] |
 //! | a copy of floats, with such integers between them | [`brolga_move_demand`] |
 //!
 //! **Errors.** [`status::UNTRACKED`] where bytes have a cotangent, and it cannot be told whose it
