@@ -11,7 +11,7 @@
 //! | [`brolga_loop_begin`] | the loop begins | the run, with limits and state |
 //! | [`brolga_loop_forward`] | steps are done in the forward half | to go on, or that all is over |
 //! | [`brolga_loop_reverse`] | the pullback begins | the run, which the tape holds |
-//! | [`brolga_loop_next`] | steps are done in the pullback | to run steps, to reverse them |
+//! | [`brolga_loop_next`] | steps are done in the pullback | to run steps, reverse them, or end |
 //!
 //! **Errors.** A fault is kept in the segment, and the call answers that there is one.
 //!
