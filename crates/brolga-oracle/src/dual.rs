@@ -1,8 +1,10 @@
-//! Forward mode: the program on dual numbers.
+//! Forward mode of the oracle: the program on dual numbers.
 //!
-//! [`Forward`] receives the same floats and slopes as the tape, but keeps a tangent for each and no
-//! graph. Its purpose is the dot-product identity: for every tangent ẋ of the inputs and cotangent
-//! ȳ of the outputs
+//! **Question.** What is the tangent of each float of a run along one direction?
+//!
+//! **Answer.** [`Forward`] receives the same floats and slopes as the tape, but keeps a tangent for
+//! each and no graph. Its purpose is the dot-product identity: for every tangent ẋ of the inputs
+//! and cotangent ȳ of the outputs
 //!
 //! ```text
 //! ⟨ȳ, J ẋ⟩ = ⟨Jᵀ ȳ, ẋ⟩
@@ -10,6 +12,11 @@
 //!
 //! which checks a whole gradient, computed elsewhere, with one forward run and without any step
 //! size.
+//!
+//! **Errors.** A tangent that depends on untracked bits says which instruction made them
+//! ([`Forward::tangent`]).
+//!
+//! **Cost.** Two numbers for each float that depends on an input.
 
 use std::collections::HashMap;
 

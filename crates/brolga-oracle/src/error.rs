@@ -1,4 +1,15 @@
-//! What can end an interpretation, and where it happened.
+//! Errors of the oracle: what can end an interpretation, and where it happened.
+//!
+//! **Question.** A run gives no answer. Did the program end it, a limit, or something that the
+//! oracle does not know?
+//!
+//! **Answer.** An [`OracleError`] says which, with the instruction. An [`InstSite`] is an
+//! instruction of a program, a [`Place`] the same in words that outlive the program. What a run may
+//! find beside its result is here, too: a store that keeps a time loop from being reversed
+//! ([`Stray`]), and a [`Race`] of tasks.
+//!
+//! **Cost.** None where there is no error. Places are boxed, because results that may be errors are
+//! moved around all the time.
 
 use std::fmt;
 

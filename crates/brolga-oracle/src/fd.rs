@@ -1,11 +1,13 @@
 //! Finite differences with an estimate of their own error.
 //!
-//! # Algorithm
+//! **Question.** What is the derivative of a function that can only be run, and how far can the
+//! answer be trusted?
 //!
-//! For a function of one real `t` (a gradient is checked coordinate by coordinate, or along a
-//! direction) we compute central differences `D(h) = (f(t+h) - f(t-h)) / 2h` for steps `h, h/2,
-//! h/4, …` down to where rounding leaves no digits, and extrapolate up to seven neighbouring ones
-//! to `h = 0` (Richardson): the error of D is a series in h², so with `T[i][0] = D(h/2ⁱ)`
+//! **Answer.** For a function of one real `t` (a gradient is checked coordinate by coordinate, or
+//! along a direction) [`derivative`] computes central differences `D(h) = (f(t+h) - f(t-h)) / 2h`
+//! for steps `h, h/2, h/4, …` down to where rounding leaves no digits, and extrapolates up to seven
+//! neighbouring ones to `h = 0` (Richardson): the error of D is a series in h², so with
+//! `T[i][0] = D(h/2ⁱ)`
 //!
 //! ```text
 //! T[i][k] = T[i][k-1] + (T[i][k-1] - T[i-1][k-1]) / (4ᵏ - 1)
@@ -14,27 +16,27 @@
 //! The answer is the entry that differs least from its neighbours (Ridders), and that difference,
 //! together with the rounding noise of the samples, is the error.
 //!
-//! # Steps that are too large
+//! **Steps that are too large.** Agreement of neighbours can be luck: steps may span many periods
+//! of a sine, or jumps that add up to a slope. But a smaller step is no farther from a derivative
+//! than a larger one is, apart from noise. So an entry stands only if no quotient of a smaller step
+//! contradicts it. Some quotients with steps near the spacing of floats only contradict: a function
+//! whose values come in tiny steps has no other derivative.
 //!
-//! Agreement of neighbours can be luck: steps may span many periods of a sine, or jumps that add up
-//! to a slope. But a smaller step is no farther from a derivative than a larger one is, apart from
-//! noise. So an entry stands only if no quotient of a smaller step contradicts it. Some quotients
-//! with steps near the spacing of floats only contradict: a function whose values come in tiny
-//! steps has no other derivative.
-//!
-//! # Noise
-//!
-//! The noise of a value is what is known of its arithmetic ([`Options::precision`],
+//! **Noise.** The noise of a value is what is known of its arithmetic ([`Options::precision`],
 //! [`Options::noise`]) or what the value does at points so close together that only rounding tells
-//! them apart, whichever is more: differences of fourth order there are `√70` times the noise
-//! (Hamming; Moré and Wild).
+//! them apart, whichever is more: differences of fourth order there are `√70` times the noise.
 //!
-//! # Kinks
+//! **Kinks.** One-sided derivatives are extrapolated from `f(t)` and samples on one side only (an
+//! error series in h, so factors 2ᵏ - 1). If both are trustworthy and differ by far more than their
+//! errors, the point is a kink, and a derivative there is a convention. If nothing converges, the
+//! verdict is that there is none, and why ([`Verdict`]).
 //!
-//! One-sided derivatives are extrapolated from `f(t)` and samples on one side only (an error series
-//! in h, so factors 2ᵏ - 1). If both are trustworthy and differ by far more than their errors, the
-//! point is a kink, and a derivative there is a convention. If nothing converges, the verdict is
-//! that there is none, and why.
+//! **Cost.** For each derivative at most 76 evaluations of the function (its value, seven for the
+//! noise, and two for each of 18 or 30 halvings and of four probes), nearly twice as many where the
+//! argument is small and the first attempt fails.
+//!
+//! **Source.** L. F. Richardson's extrapolation by C. J. F. Ridders' scheme; noise by R. W.
+//! Hamming, and by J. J. Moré and S. M. Wild.
 
 use crate::OracleError;
 

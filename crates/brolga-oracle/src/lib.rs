@@ -1,7 +1,9 @@
 //! Independent oracles for gradients.
 //!
-//! A derivative is checked against something that was made in another way. This crate has three
-//! such things, none of which shares a rule or a line with the derivative pass:
+//! **Question.** Is a derivative that the transform has made right?
+//!
+//! **Answer.** A derivative is checked against something that was made in another way. This crate
+//! has three such things, none of which shares a rule or a line with the derivative pass:
 //!
 //! - [`tape`]: reverse mode on a recorded graph. The primal CLIF is interpreted ([`interp`]) on
 //!   real memory; every float operation leaves a node; the graph is walked back. See [`gradient`]
@@ -38,6 +40,10 @@
 //! assert_eq!(outcome.arg_cotangents, [Some(float(7.0))]);
 //! ```
 //!
+//! **Cost.** An interpreted run takes far longer than compiled code, and its memory grows with the
+//! length of the run; [`Limits`] end it. Finite differences run the function some dozens of times
+//! for each input.
+//!
 //! # What this oracle cannot see
 //!
 //! - *Time and memory.* A wrong gradient is found, a slow or leaking one is not.
@@ -50,7 +56,8 @@
 //! - *Bits as numbers.* Arithmetic on the bits of an active float is not followed, except masks of
 //!   signs and pieces that are put together again. If a derivative goes through such bits, there is
 //!   an error instead of an answer.
-//! - *Threads.* The interpreter is alone: atomic operations are plain ones, and races stay unseen.
+//! - *Threads.* The interpreter is alone: atomic operations are plain ones. Races of tasks of a
+//!   fork are found, others stay unseen.
 //! - *Memory errors.* Addresses are used as they are. An access out of bounds is the host's, as in
 //!   compiled code (only the neighbourhood of null traps); reading memory that was freed gives what
 //!   the host has there.

@@ -1,8 +1,9 @@
-//! The minimal tape engine: the graph of a computation, and the way back through it.
+//! Tape engine of the oracle: the graph of a computation, and the way back through it.
 //!
-//! # Algorithm
+//! **Question.** What is the cotangent of each float of a run, by no more than the chain rule?
 //!
-//! While the program runs, every float that depends on an active input becomes a [`Node`]:
+//! **Answer.** While the program runs, every float that depends on an active input becomes a
+//! [`Node`]:
 //!
 //! ```text
 //! value   what was computed
@@ -11,10 +12,12 @@
 //! ```
 //!
 //! Operands are recorded before results, so the order of creation is a topological order, and
-//! `backward` is one loop from the last node to the first, in which each node passes `grad · slope`
-//! on to each operand with `+=`.
+//! [`Tape::backward`] is one loop from the last node to the first, in which each node passes
+//! `grad · slope` on to each operand with `+=`. With dual numbers as slopes the same loop gives
+//! second derivatives. [`Tape::rounding`] repeats it with changed terms, to see how far roundings
+//! reach.
 //!
-//! # Invariants
+//! **Invariant.**
 //!
 //! - `prev` of a node has smaller ids than the node.
 //! - A cotangent that is exactly zero passes nothing on, whatever the slope (also infinite or NaN).
@@ -23,8 +26,9 @@
 //!   operand the root turns back where it ends, and the mean slope is zero.
 //! - A node of untracked bits has no operands, and an error if its cotangent is not exactly zero.
 //!
-//! Every float operation costs a node, so memory grows with the length of the run. That is what a
-//! compiled pullback is compared with, and why this engine is an oracle and not the product.
+//! **Cost.** Every float operation costs a node, so memory grows with the length of the run. That
+//! is what a compiled pullback is compared with, and why this engine is an oracle and not the
+//! product. A sweep is linear in the edges.
 
 use std::collections::HashMap;
 

@@ -1,27 +1,31 @@
-//! A run that explains its gradient: the tape, its cotangents, and where floats ended.
+//! Trace: a run that explains its gradient, by the tape, its cotangents, and where floats ended.
 //!
-//! # Problem
+//! **Problem.** A gradient of zero, or one that is not finite, is a fact about one path through the
+//! program. The graph of the run knows the whole story: what used the input, with which slope, and
+//! what became of that.
 //!
-//! A gradient of zero, or one that is not finite, is a fact about one path through the program. The
-//! graph of the run knows the whole story: what used the input, with which slope, and what became
-//! of that.
-//!
-//! # Answer
-//!
-//! A [`Trace`] is a [`Tape`] with one more list: for each float the instructions at which a use of
-//! it ended without passing a derivative on. Three questions are answered from it:
+//! **Answer.** A [`Trace`] is a [`Tape`] with one more list: for each float the instructions at
+//! which a use of it ended without passing a derivative on. Three questions are answered from it:
 //!
 //! ```text
-//! why zero       from the float along its uses, as long as the cotangent is exactly zero; wherever that stops,
-//!                there is a reason: a slope of zero, a seed of zero, terms that cancel, or a use that ended
-//! not finite     the last node of the tape (the first of the pullback) with such a cotangent, and the way there
+//! why zero       from the float along its uses, as long as the cotangent is exactly zero; wherever
+//!                that stops, there is a reason: a slope of zero, a seed of zero, terms that
+//!                cancel, or a use that ended
+//! not finite     the last node of the tape (the first of the pullback) with such a cotangent, and
+//!                the way there
 //! contributions  the terms `cotangent · slope`, added up by instruction
 //! ```
 //!
-//! # Invariants
+//! The [`Recorder`] is the domain that makes both in one run. A branch that went another way is
+//! found in the program: the blocks that were not entered, and the first use of the float in them.
 //!
+//! **Invariant.**
 //! - The tape is that of [`crate::tape`]; observing changes no value, slope or cotangent.
 //! - Reasons are in the order of the run, each instruction and kind once.
+//!
+//! **Cost.** Beside the tape, a list for each float whose use ended, the last store of each that
+//! was stored, and a count for each block. Why a cotangent is zero costs a walk over the users that
+//! have a zero too.
 
 use std::collections::HashMap;
 

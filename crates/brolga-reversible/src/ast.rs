@@ -1,10 +1,23 @@
-//! The language: reversible statements over places, and pure expressions.
+//! Abstract syntax of the reversible language: statements over places, and pure expressions.
 //!
 //! **Question.** What is a reversible function, as text and builder make it?
+//!
 //! **Answer.** A list of statements, each of which can be undone by another statement
 //! ([`crate::invert`]). A statement changes *places*; what it reads besides is the same before and
 //! after. Every node knows where it stands: line and column of a text, or the number of the
-//! builder's statement.
+//! builder's statement. Places and expressions compare by their spelling, wherever they stand.
+//!
+//! | type | what it is |
+//! |---|---|
+//! | [`File`] | records and functions |
+//! | [`Function`], [`FnParam`] | a function; a place of the caller's |
+//! | [`Type`], [`Len`] | what lies in a place; how long an array is |
+//! | [`Stmt`], [`StmtKind`] | a statement, which has an inverse |
+//! | [`RevPlace`], [`PathStep`] | a name, and the indices and fields that lead from there |
+//! | [`Expr`], [`ExprKind`] | a pure expression |
+//! | [`CheckMode`] | what is checked at run time of what a program claims |
+//!
+//! **Cost.** A tree with owned names. [`Expr::reads`] walks an expression once.
 //!
 //! **Source.** C. Lutz: Janus, a time-reversible language (1986). J.-G. Liu, T. Zhao:
 //! Differentiate everything with a reversible embedded domain-specific language. arXiv:2003.04617

@@ -1,10 +1,11 @@
-//! Functions from Rust: what the parser makes of text, made by calls.
+//! Builder of reversible functions: what the parser makes of text, made by calls from Rust.
 //!
 //! **Question.** How does a program that writes reversible functions say them?
+//!
 //! **Answer.** By a [`ReversibleBuilder`], whose methods are the statements. Statements are
-//! numbered from 1 as they are made, and errors name these numbers as lines. Places and expressions
-//! are written as text, or put together as values: [`num`], [`RevPlace`]'s methods, and Rust's
-//! operators.
+//! numbered from 1 as they are made, and errors name these numbers as lines. Blocks are closures.
+//! Places and expressions are written as text, or put together as values: [`num`], [`RevPlace`]'s
+//! methods, and Rust's operators.
 //!
 //! ```
 //! use brolga_reversible::ast::{Len, Type};
@@ -30,6 +31,12 @@
 //! ```
 //!
 //! [`Compiled::define_in`] puts it into a program, to be called and differentiated.
+//!
+//! **Errors.** The builder checks nothing itself; [`compile`] and [`compile_with`] return what the
+//! checker and the lowering find.
+//!
+//! **Cost.** A statement is one node of the tree; its places and expressions are walked once, to
+//! give them the statement's number.
 
 use crate::ast::{
     CheckMode, Expr, ExprKind, File, FnParam, Function, PathStep, RecordType, RevPlace, SourceSpan, Stmt, StmtKind,

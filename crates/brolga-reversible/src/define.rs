@@ -1,9 +1,15 @@
-//! Functions in a program that is differentiated.
+//! Definition of reversible functions in a program that is differentiated.
 //!
 //! **Question.** How does a Rust program take the gradient of a reversible function?
-//! **Answer.** It defines the functions in a [`Program`], beside others if it likes, and asks for
-//! the derivative of one of them as of any function. The program then knows what traps are called,
-//! what users call the functions, and what is checked of each.
+//!
+//! **Answer.** It defines the functions in a [`Program`] ([`Compiled::define_in`]), beside others
+//! if it likes, and asks for the derivative of one of them as of any function. The program then
+//! knows what traps are called, what users call the functions, and what is checked of each.
+//!
+//! **Errors.** A name that the program has already.
+//!
+//! **Cost.** A copy of each function, and a look at the functions that stand for pairs, which are
+//! found by what they call.
 
 use brolga_ir::program::symbol_in;
 use brolga_ir::{Diagnostic, Diagnostics, InverseCheck, Program, STATEMENT, Tolerance};

@@ -1,4 +1,14 @@
-//! What can be wrong with a reversible program, and what a run may find.
+//! Errors of reversible programs: what can be wrong with one, and what a run may find.
+//!
+//! **Question.** A program claims that it can be undone. What of that is refuted before it runs,
+//! and what by a run?
+//!
+//! **Answer.** A [`RevError`] is found in the text or by the checker: its [`ErrorKind`] has a
+//! diagnostic's code, it stands at a line and column (of a builder, at a statement of a function),
+//! and says what to do. A [`Fault`] is what a check of a run has found: it has the code of a trap,
+//! a name, and a sentence.
+//!
+//! **Cost.** None at run time unless a check fails.
 
 use std::fmt;
 

@@ -1,8 +1,12 @@
-//! Places and expressions as values.
+//! Places and expressions as values, for the builder.
 //!
 //! **Question.** How does a builder's caller say `2 * x[i] - 0.5`?
+//!
 //! **Answer.** By [`num`], [`RevPlace`]'s methods, Rust's operators, and methods for what Rust's
-//! operators cannot return.
+//! operators cannot return: comparisons and what joins conditions. [`apply`] names a function of
+//! numbers. Numbers and places become expressions by `Into`.
+//!
+//! **Cost.** A node for each operator. The builder gives all of them the place of their statement.
 
 use crate::ast::{BinaryOp, Expr, ExprKind, PathStep, RevPlace, SourceSpan, UnaryOp};
 

@@ -1,11 +1,14 @@
 //! Inversion: the statement that undoes a statement.
 //!
 //! **Question.** What is the inverse of a function?
-//! **Answer.** Its statements in opposite order, each inverted. Nothing else is known of them:
+//!
+//! **Answer.** Its statements in opposite order, each inverted ([`inverse_stmt`]). Nothing else is
+//! known of them:
 //!
 //! | statement | inverse |
 //! |---|---|
-//! | `x += e`, `x *= e`, `inc x`, `rotate a, b by e` | `x -= e`, `x /= e`, `dec x`, `unrotate a, b by e` |
+//! | `x += e`, `x *= e` | `x -= e`, `x /= e` |
+//! | `inc x`, `rotate a, b by e` | `dec x`, `unrotate a, b by e` |
 //! | `x ^= e`, `swap a, b`, `neg x` | the same |
 //! | `if (pre, post) { A } else { B }` | `if (post, pre) { A⁻¹ } else { B⁻¹ }` |
 //! | `from e while c { A }` | `from not c while not e { A⁻¹ }` |
@@ -13,7 +16,12 @@
 //! | `let x: T = v`, `push s, x`, `call f(…)` | `drop x: T = v`, `pop s, x`, `uncall f(…)` |
 //! | `compute { A } copy { B }` | `compute { A } copy { B⁻¹ }` |
 //!
+//! [`inverse`] keeps the function's name, since callers say `uncall`; [`inverse_by_name`] is for
+//! where all functions are inverted.
+//!
 //! **Invariant.** Inverting twice gives what was there.
+//!
+//! **Cost.** A copy of the tree.
 
 use crate::ast::{Function, Stmt, StmtKind, UpdateOp};
 

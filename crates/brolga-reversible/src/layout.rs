@@ -1,6 +1,22 @@
-//! Where parts of a place lie in memory.
+//! Layout of places: where parts of a place lie in memory.
 //!
-//! **Answer.** As C lays them out: fields in order, each at a multiple of its alignment.
+//! **Question.** How many bytes does a place have, and how far behind its beginning does a field or
+//! an element lie?
+//!
+//! **Answer.** As C lays them out: fields in order, each at a multiple of its alignment. A complex
+//! number is two doubles. A stack is a count of 64 bits, and its cells behind it. [`Layouts`] has
+//! the records of a file, [`Scalar`] is what a place without parts holds. For callers, which
+//! allocate places, there are [`File::bytes_of`], with the lengths that parameters say, and
+//! [`File::words_of`], which says of each four bytes what they are.
+//!
+//! **Errors.** Types that are not there or are there twice, records without fields, types that are
+//! too large, and lengths that are not fixed within another type.
+//!
+//! **Invariant.** A type of fixed size has at most 2³⁰ bytes, a record at most 1024 numbers outside
+//! of arrays: for each there is code.
+//!
+//! **Cost.** A record is laid out once, when the file is read. [`File::words_of`] has an entry for
+//! each four bytes.
 
 use std::collections::HashMap;
 

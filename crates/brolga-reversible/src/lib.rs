@@ -1,9 +1,12 @@
 //! Reversible functions: one definition, both directions, gradients without a tape.
 //!
-//! A function is a list of statements that can be undone: updates by what they do not change,
-//! exchanges, rotations, branches and loops whose conditions can be decided from behind. Its
-//! inverse follows from its text ([`invert`]). Its gradient runs the inverse with cotangents beside
-//! the values, so that nothing is recorded, whatever the number of steps.
+//! **Question.** A recorded run costs memory for each step. Which functions can be differentiated
+//! without a record?
+//!
+//! **Answer.** A function is a list of statements that can be undone: updates by what they do not
+//! change, exchanges, rotations, branches and loops whose conditions can be decided from behind.
+//! Its inverse follows from its text ([`invert`]). Its gradient runs the inverse with cotangents
+//! beside the values, so that nothing is recorded, whatever the number of steps.
 //!
 //! ```
 //! // The scalar product of x with itself.
@@ -26,6 +29,10 @@
 //! | `invert` | the inverse |
 //! | `define` | functions in a program, which is differentiated |
 //! | `lower/` | functions in CLIF, in both directions, with cotangents and without |
+//!
+//! **Cost.** A gradient runs the function and its adjoint, and its memory is that of the states and
+//! their shadows. Claims that make a function reversible are checked at run time, if it is not said
+//! otherwise.
 
 #![warn(unreachable_pub)]
 

@@ -1,7 +1,15 @@
-//! Functions as text: what [`crate::parse`] reads.
+//! Printer: functions as text, which is what [`crate::parse`] reads.
+//!
+//! **Question.** How is a function written that a builder has made, or an inversion?
+//!
+//! **Answer.** By `Display` of every node: a statement is a line, blocks are indented by four,
+//! brackets stand where levels of operators need them, and behind `not`. An `if` whose conditions
+//! are the same is written with one of them.
 //!
 //! **Invariant.** Reading what is printed gives the same function, but for where its nodes stand
 //! and the types of `drop`, which the checker adds.
+//!
+//! **Cost.** One walk over the tree.
 
 use std::fmt::{self, Write as _};
 

@@ -2,6 +2,7 @@
 //!
 //! **Question.** `%solve(a, b, x, n)` reads and writes memory, or calls what no derivation looks
 //! into. How does its reverse run?
+//!
 //! **Answer.** By a function of the user's, the *adjoint*, which is called in the reverse half with
 //! the arguments of the call, the shadows of its pointers, and the cotangents of its results. It
 //! adds to shadows, and returns the cotangents of float arguments. An *augmented* function may run
@@ -30,6 +31,11 @@
 //! may be written. An imported function may exchange floats with elsewhere, another process say,
 //! unless the rule says `alone`. A tangent returns the function's results and then a
 //! tangent for each float result.
+//!
+//! **Errors.** [`AdjointRule::fits`] says what of a rule does not fit the function's signature.
+//!
+//! **Cost.** A call of the adjoint for each call of the function that something active goes
+//! through, or that may exchange floats with elsewhere; the record is one word on the tape.
 //!
 //! **Source.** Enzyme's custom rules (`needed` and `overwritten`), and JAX's `custom_vjp`.
 

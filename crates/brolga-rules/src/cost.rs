@@ -1,15 +1,17 @@
 //! Cost model: what instructions and records cost, the numbers by which passes decide, all in one
 //! place.
 //!
-//! *Problem.* Whether a value is recorded or computed again, whether a loop runs in lanes, whether
-//! a recursion runs twice: each is a comparison of instructions, of cycles that are waited for, and
-//! of bytes. Constants in each of those passes can contradict each other, and a change of machine
-//! is a search for them.
+//! **Problem.** Whether a value is recorded or computed again, whether a loop runs in lanes,
+//! whether a recursion runs twice: each is a comparison of instructions, of cycles that are waited
+//! for, and of bytes. Constants in each of those passes can contradict each other, and a change of
+//! machine is a search for them.
 //!
-//! *Answer.* One table of instructions ([`cost`], [`latency`]) and the constants below. What they
+//! **Answer.** One table of instructions ([`cost`], [`latency`]) and the constants below. What they
 //! stand for is measured by `cargo xtask bench --costs`, which prints it beside them. They are
 //! fixed, and not measured where code is derived, so that the same input gives the same code
 //! everywhere.
+//!
+//! **Cost.** A match over opcodes for each question; none at run time.
 
 use cranelift_codegen::ir::Opcode;
 

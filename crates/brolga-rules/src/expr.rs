@@ -1,16 +1,25 @@
-//! Derivative expressions.
+//! Derivative expressions: the formulas of partial derivatives, as graphs.
 //!
-//! A row of the table is a line of ordinary Rust over [`E`]. Running it once builds a small graph,
-//! which is then read in several ways: which primal values it needs ([`E::reads`]), what it is
-//! worth ([`E::eval`]), how it reads in the reference (`Display`), and, in the transform, which
-//! instructions compute it.
+//! **Question.** A partial derivative is wanted as instructions, as a number, as text, and as a
+//! list of the primal values that it needs. How is it written once for all of these?
 //!
-//! Invariants:
+//! **Answer.** A row of the table is a line of ordinary Rust over [`E`]. Running it once builds a
+//! small graph, which is then read in several ways: which primal values it needs ([`E::reads`]),
+//! what it is worth ([`E::eval`]), whether its shape alone says that it is finite
+//! ([`E::is_finite`]), which functions it calls ([`E::calls`], [`E::called`]), how it reads in the
+//! reference (`Display`), and, in the transform, which instructions compute it. Conditions are
+//! graphs of their own ([`Cond`]).
+//!
+//! **Invariant.**
 //! - An expression has one type throughout, the type of the cotangent. Constants take that type,
 //!   and are splat for vectors. Integers enter only through [`Node::IntOperand`], which converts.
 //! - Both arms of a `Select` are evaluated, lane by lane; a row must not rely on an arm being
 //!   skipped.
 //! - An expression has no side effect and cannot trap.
+//! - Operands and results have indices below 32: [`Reads`] are sets of bits.
+//!
+//! **Cost.** Nodes are shared, so a clone is a count. Each reading walks the expression as a tree,
+//! once for each use of a shared node.
 
 use std::fmt;
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};

@@ -1,8 +1,10 @@
-//! What each CLIF instruction, and each known imported function, means for derivatives.
+//! Rules: what each CLIF instruction, and each known imported function, means for derivatives.
 //!
-//! One source, many readers: the transform walks a row to emit code, the analyses ask which primal
-//! values a row reads, the checker evaluates it, and the reference page prints it. They cannot
-//! disagree.
+//! **Question.** Where is it said that the derivative of a product is the other factor?
+//!
+//! **Answer.** One source, many readers: the transform walks a row to emit code, the analyses ask
+//! which primal values a row reads, the checker evaluates it, and the reference page prints it.
+//! They cannot disagree.
 //!
 //! - [`expr`]: derivative expressions, the language in which rows are written.
 //! - [`row`]: partial derivatives, and rows of them.
@@ -15,6 +17,8 @@
 //!
 //! This crate never sees a block, control flow, a function body or an analysis; it knows opcodes
 //! and symbols.
+//!
+//! **Cost.** Tables are built once, when they are first asked for. None at run time.
 
 pub mod adjoint;
 pub mod check;

@@ -1,13 +1,29 @@
-//! Rules for C functions known by name.
+//! Rules of C functions that are known by name, and their table.
 //!
-//! A call of an imported function whose symbol is found here is not differentiated by deriving a
-//! body, but by the rule. Every float function has two symbols, `sin` and `sinf`, and one row for
-//! both; the `f` variant's row calls `f` variants.
+//! **Question.** A program calls an imported `sin`, `modf` or `memcpy`, which has no body to
+//! derive. What does the call mean for derivatives?
 //!
-//! Invariants:
+//! **Answer.** [`math_rule`] finds a [`MathRule`] by the symbol. Every float function has two
+//! symbols, `sin` and `sinf`, and one row for both; the `f` variant's row calls `f` variants.
+//!
+//! | [`MathKind`] | such as |
+//! |---|---|
+//! | a row: partial derivatives of the results | `sin`, `pow`, `ldexp` |
+//! | a row, some of whose results are written through pointers | `frexp`, `sincos` |
+//! | a function on memory | `memcpy`, `malloc` |
+//! | nothing that matters for derivatives | `lround`, `strlen` |
+//!
+//! Beside C's there are names that derived code calls: special functions, and calls by which a
+//! derivative that is derived again keeps account ([`helper_of_account`]).
+//!
+//! **Invariant.**
 //! - A row of a function with pointer parameters never reads a result that went through a pointer:
 //!   the place may have been overwritten since.
 //! - Every C function that a row calls has a rule too, so rows can be derived again, to any order.
+//! - A name has one rule.
+//!
+//! **Cost.** The table is made once, when it is first asked. A question is one look-up in a sorted
+//! map.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

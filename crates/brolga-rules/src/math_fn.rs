@@ -1,8 +1,14 @@
-//! The C functions that rows may call.
+//! Math functions of rows: the C functions that formulas of derivatives may call.
 //!
-//! The set is closed, and each member has a rule of its own in [`crate::libm`], so that a pullback
-//! can be differentiated again. Three are not in any C library, the derivatives of `lgamma`: the
-//! run time provides them under the names given here.
+//! **Question.** A partial derivative is computed by instructions and by calls of C. Which calls
+//! may there be?
+//!
+//! **Answer.** Those of [`MathFn`]. The set is closed, and each member has a rule of its own in
+//! [`crate::libm`], so that a pullback can be differentiated again. Three are not in any C library,
+//! the derivatives of `lgamma`: the run time provides them under the names given here.
+//! [`MathFn::eval`] is their value in double precision, for the checker.
+//!
+//! **Cost.** A call in a run for each use in a formula.
 
 use crate::gamma::{digamma, polygamma, trigamma};
 

@@ -1,12 +1,20 @@
-//! Partial derivatives, and rows of them.
+//! Rows of partial derivatives: what a rule says of one instruction or function.
 //!
-//! A row says, for every result and every operand, what the partial derivative ∂z/∂x is, as a
-//! factor to apply to a cotangent (or, in forward mode, to a tangent: the factor is the same). It
-//! is kept as numerator, denominator and sign, because `ct/(z + z)` is both cheaper and more exact
-//! than `ct·(1/(z + z))`.
+//! **Question.** How is ∂z/∂x of every result and every operand written, so that forward and
+//! reverse mode apply it alike?
 //!
-//! Invariants: a row has a partial for each pair; expressions mention only operands and results
+//! **Answer.** A row ([`ExprRow`]) has for each pair a [`Partial`]: zero, or a factor to apply to a
+//! cotangent (or, in forward mode, to a tangent: the factor is the same). A factor ([`Scale`]) is
+//! kept as numerator, denominator and sign, because `ct/(z + z)` is both cheaper and more exact
+//! than `ct·(1/(z + z))`. It says of itself whether it may be infinite or NaN where operands and
+//! results are finite, so that zeros have to be guarded, and whether it is infinite at an edge of
+//! the domain.
+//!
+//! **Invariant.** A row has a partial for each pair; expressions mention only operands and results
 //! that the row has.
+//!
+//! **Cost.** A row of the tables is built once, on first use. In a run a factor costs its numerator
+//! and denominator, a multiplication and a division, of which either may be absent.
 
 use std::fmt;
 

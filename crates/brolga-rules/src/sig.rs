@@ -1,4 +1,13 @@
 //! Signatures of known functions, independent of the target.
+//!
+//! **Question.** A call of an imported `malloc` or `sin` has CLIF types. Are they those of the
+//! function that is known by that name?
+//!
+//! **Answer.** A [`Ty`] is a type of C's; [`Ty::accepts`] says whether a CLIF type is that on a
+//! target. Code that was compiled for a 32-bit memory but runs in a 64-bit process passes addresses
+//! in either width, so both are accepted for pointers and sizes.
+//!
+//! **Cost.** A comparison for each parameter and result of a call. None at run time.
 
 use cranelift_codegen::ir::{Type, types};
 

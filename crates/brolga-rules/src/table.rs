@@ -1,12 +1,20 @@
-//! One row per CLIF opcode.
+//! Table of derivative rules: one row for each CLIF opcode.
 //!
-//! [`opcode_rule`] is a single `match` without a wildcard: a Cranelift release that adds an opcode
-//! does not compile until the opcode has a row. Rows are of five kinds, see [`OpcodeRule`]; the
-//! three that claim "no derivative here" are kept apart because they claim different things, and
-//! each is checked for what it claims.
+//! **Question.** What does an opcode mean for derivatives?
+//!
+//! **Answer.** [`opcode_rule`] is a single `match` without a wildcard: a Cranelift release that
+//! adds an opcode does not compile until the opcode has a row. Rows are of five kinds
+//! ([`OpcodeRule`]): a formula, something structural that the transform does ([`Structural`]), and
+//! three that claim "no derivative here". Those are kept apart because they claim different things,
+//! and each is checked for what it claims.
 //!
 //! Float rows follow one policy where the derivative does not exist, written down in
-//! `docs/KINKS.md`.
+//! `docs/KINKS.md`. [`is_pure`] says of an opcode whether it may be computed again elsewhere.
+//!
+//! **Errors.** A [`Refusal`] has the code of its diagnostic, the reason, and what to do instead.
+//!
+//! **Cost.** A jump table; formulas are built once, when they are first asked for. None at run
+//! time.
 
 use cranelift_codegen::ir::Opcode;
 

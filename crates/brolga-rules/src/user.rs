@@ -1,6 +1,7 @@
-//! Rules of users, for functions that they call by name.
+//! User rules: what a user says of the derivative of a function that is called by name.
 //!
 //! **Question.** What does a call of `%sigmoid` mean for derivatives, where the user says so?
+//!
 //! **Answer.** The same as a rule of the table: [`UserRule::for_function`] makes a [`MathRule`] of
 //! it. It is found before a body of the function, and before a rule of the table. It belongs to the
 //! program that it is given to: two programs may have different rules for one name.
@@ -21,6 +22,14 @@
 //!
 //! **Trust.** Functions that rules name are pure, and a row is what [`check`](mod@crate::check) can
 //! hold it to.
+//!
+//! **Errors.** [`UserRule::parse`] says at which byte the text is wrong and what is wanted there
+//! ([`RuleError`]); [`parse_rules`] adds the line. [`UserRule::for_function`] says where a rule
+//! does not fit the function's signature.
+//!
+//! **Cost.** Parsing is by recursive descent, linear in the text; a rule has at most a thousand
+//! factors, since formulas are walked by recursion. A rule costs a run what its formula computes,
+//! or one call for each active operand.
 
 use std::collections::BTreeMap;
 use std::fmt;

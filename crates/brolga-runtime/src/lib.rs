@@ -1,21 +1,27 @@
-//! What generated code calls and runs on. No compiler in it.
+//! Runtime: what generated code calls and runs on. No compiler in it.
 //!
-//! A derived function receives one explicit pointer, the [`Segment`]: a tape that never moves, and
-//! beside it everything else that belongs to one forward run. It may call the helpers listed by
-//! [`symbols`], and it is itself called through [`call_guarded`], which turns a hardware trap in
-//! generated code into an error.
+//! **Question.** A derived function records, has shadows, and may trap. On what does it do so,
+//! without a compiler being there?
+//!
+//! **Answer.** A derived function receives one explicit pointer, the [`Segment`]: a tape that never
+//! moves, and beside it everything else that belongs to one forward run. It may call the helpers
+//! listed by [`symbols`], and it is itself called through [`call_guarded`], which turns a hardware
+//! trap in generated code into an error.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `segment/` | the tape segment, segments waiting for their next run, segments of tasks, and the memory of a typed tape |
+//! | `segment/` | the tape segment, those that wait for a next run, those of tasks, typed tapes |
 //! | `captures` | which function is derived by which pair, shared by forward and pullback |
-//! | `shadows/` | shadows of heap blocks and of writable data objects; what a debug run is told of shadows |
-//! | `states/` | memory of the program that is kept, compared and put back: states of time loops, and of calls that an inverse undoes |
+//! | `shadows/` | shadows of heap blocks and of data objects; what a debug run is told of shadows |
+//! | `states/` | memory of the program that is kept, compared and put back |
 //! | `forks/` | tapes of tasks that may run at the same time, and sums that they add to |
-//! | `pieces/` | cotangents of fragments of floats; which tangents of fragments are whole, in forward mode |
-//! | `calls/` | what generated code calls: all of the above, moving and clearing memory, `malloc` and its family, C's mathematical functions |
+//! | `pieces/` | cotangents of fragments of floats; in forward mode, which tangents are whole |
+//! | `calls/` | what generated code calls: all of the above, blocks of memory, C's functions |
 //! | `traps/` | hardware traps as errors |
-//! | `mappings`, `stack`, `status` | memory of the system's, the stack of a thread, what a helper returns |
+//! | `mappings`, `stack`, `status` | memory of the system's, a thread's stack, helpers' answers |
+//!
+//! States are those of time loops, and of calls that an inverse undoes. Calls move and clear
+//! memory, and stand for `malloc` and its family and for C's mathematical functions.
 //!
 //! Conventions shared with the code generator:
 //!
@@ -25,6 +31,8 @@
 //!   moves in pieces and for states. What can go wrong comes back as a status
 //!   ([`status`]), on which generated code traps.
 //! - One segment belongs to one thread at a time. Everything shared between threads is immutable.
+//!
+//! **Cost.** That of each helper; nothing where generated code calls none.
 
 pub mod calls;
 mod captures;

@@ -1,10 +1,16 @@
-//! What a helper reports to the generated code that called it.
+//! Statuses of helpers: what a helper reports to the generated code that called it.
 //!
-//! A helper that returns a status returns one of these numbers and has changed nothing unless it
-//! returned [`OK`]. An allocating helper returns a [`Pair`](crate::Pair) instead: deltas are
-//! multiples of sixteen, and a delta with its lowest bit set is one of these statuses (with a null
-//! pointer), so one `band` and one `trapnz` check both kinds. Every status other than [`OK`] is odd
-//! for that reason.
+//! **Question.** How does generated code test by one instruction whether a helper has failed, and
+//! how?
+//!
+//! **Answer.** A helper that returns a status returns one of these numbers and has changed nothing
+//! unless it returned [`OK`]. An allocating helper returns a [`Pair`](crate::Pair) instead: deltas
+//! are multiples of sixteen, and a delta with its lowest bit set is one of these statuses (with a
+//! null pointer), so one `band` and one `trapnz` check both kinds.
+//!
+//! **Invariant.** Every status other than [`OK`] is odd.
+//!
+//! **Cost.** Two instructions for a call of a helper.
 
 /// All went well.
 pub const OK: u64 = 0;

@@ -1,4 +1,18 @@
-//! What can go wrong between a Wasm module and its gradient.
+//! Errors between a Wasm module and its gradient.
+//!
+//! **Question.** What can go wrong with a module, an instance or a derivative, and what can be
+//! done about it?
+//!
+//! **Answer.** An [`Error`] is in one of a few classes: the module is invalid or needs what is not
+//! supported, imports are missing, a function cannot be differentiated, the program trapped or
+//! exited, the call is wrong, the host has no room, or there is a bug. The codes of traps that
+//! translated code brings itself are in [`trap`], with names and explanations.
+//! [`Error::is_too_wide`] says whether it is worth while to try one derivative at a time.
+//!
+//! **Invariant.** None of them leaves anything half done, but for the memory of a program that
+//! trapped.
+//!
+//! **Cost.** None where there is no error.
 
 use brolga::{Diagnostics, Trap};
 

@@ -1,4 +1,12 @@
-//! Imports by which a module forks: those of `include/brolga.h`, and what clang calls for OpenMP.
+//! Forking imports of a module: those of `include/brolga.h`, and what clang calls for OpenMP.
+//!
+//! **Question.** Which tasks does a call fork, and what else of OpenMP is there?
+//!
+//! **Answer.** A [`ForkKind`] says what `brolga_join` and its like fork; an [`OpenMp`] says which
+//! part of OpenMP's runtime a function is, those that are not here included. A [`ForkImport`] is an
+//! import that forks, of either kind.
+//!
+//! **Cost.** A tag for each import.
 
 /// Which tasks a call forks (`include/brolga.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,21 @@
-//! Derivatives of exported functions.
+//! Gradients of modules: compiled derivatives of exported functions.
+//!
+//! **Question.** A WebAssembly function has numbers as parameters, and all else in memory. With
+//! respect to what is it differentiated, and what does a derivative consist of?
+//!
+//! **Answer.** A [`Gradient`] is a [`DerivedRule`] with its module and the function's type. Floats
+//! by value are active ([`default_activity`]), and all of memory, globals and tables have a shadow.
+//! The constructors choose the [`Mode`]: [`Gradient::new`] makes one function for value and
+//! gradient, [`Gradient::split`] a forward pass and a pullback, [`Gradient::tangent`] forward mode;
+//! [`Gradient::with_request`] says more of each argument. Instances run them; [`Evaluation`],
+//! [`Tangents`] and [`Pullback`] are what they give.
+//!
+//! **Errors.** A name or a request that is of no exported function, a promise on what is no
+//! address, and what cannot be differentiated. By the default [`options`] bits of floats without a
+//! known derivative are left to the run, which traps where a cotangent comes there.
+//!
+//! **Cost.** Derivation and compilation when one is made, and once more with full effort when its
+//! calls have paid for that. A clone shares the code.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

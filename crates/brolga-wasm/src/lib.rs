@@ -1,11 +1,13 @@
 //! Gradients of WebAssembly functions.
 //!
-//! Every language that compiles to WebAssembly gets gradients without being changed: a module is
-//! translated to CLIF ([`Module`]), an exported function of it is differentiated ([`Gradient`]),
-//! and both run on an [`Instance`], whose linear memory, globals and tables have a shadow of the
-//! same layout. There a float's cotangent lies where the float lies, so pointers need not be
-//! understood: whatever a program keeps in its memory, by whatever `malloc`, is where its gradient
-//! is.
+//! **Question.** A program is in a language whose compiler has no derivatives. How does it get a
+//! gradient without being changed?
+//!
+//! **Answer.** Every language that compiles to WebAssembly does: a module is translated to CLIF
+//! ([`Module`]), an exported function of it is differentiated ([`Gradient`]), and both run on an
+//! [`Instance`], whose linear memory, globals and tables have a shadow of the same layout. There a
+//! float's cotangent lies where the float lies, so pointers need not be understood: whatever a
+//! program keeps in its memory, by whatever `malloc`, is where its gradient is.
 //!
 //! ```
 //! use brolga_wasm::{Gradient, Instance, Module, Val};
@@ -43,6 +45,9 @@
 //! | `library/` | functions of the C library that were compiled into a module |
 //! | `load/` | all of it, in order |
 //! | `module/`, `gradient`, `instance/`, `products/` | what users hold |
+//!
+//! **Cost.** Translation and compilation once for a module and once for each derivative; address
+//! space for a shadow as large as the memory of each instance.
 
 #![warn(unreachable_pub)]
 

@@ -1,5 +1,15 @@
-//! What stands behind a function of a module that its body does not say: C's, a shim, one that is
-//! written around the module's own.
+//! Provided functions: what stands behind a function of a module that its body does not say.
+//!
+//! **Question.** An import, or a library function that is replaced, has to be something in CLIF.
+//! What can that be?
+//!
+//! **Answer.** A [`Provided`]: a function of C's with a rule, a [`Shim`], a call through the table,
+//! a time loop, an inverse pair, a fork, a part of OpenMP, nothing (a trap), or a function that is
+//! written around the module's own. The latter is an [`Around`], which says its type, writes its
+//! body, and tries the module's function to see whether it computes what is expected ([`Trial`]).
+//!
+//! **Cost.** An entry for each such function; trials run the module's function a few times when it
+//! is loaded.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,14 @@
-//! Values as they are passed to and from Wasm functions.
+//! WebAssembly values, as they are passed to and from functions of a module.
+//!
+//! **Question.** Arguments and results have types of WebAssembly on one side, of CLIF on the other.
+//! What stands for what?
+//!
+//! **Answer.** A [`Val`] is one of WebAssembly's; [`Val::to_data`] and [`Val::from_data`] are the
+//! way to CLIF and back, [`Val::bits`] and [`Val::from_bits`] to bits and back. A reference is a
+//! number of 32 bits, zero for null, which means something to its instance only; [`Val::fits`]
+//! takes it for any type of references.
+//!
+//! **Cost.** A copy of at most sixteen bytes.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use wasmparser::ValType;

@@ -1,5 +1,17 @@
-//! Float bits in integers: copies, whole and in pieces, round trips, signs, taking apart and
+//! Random float bits in integers: copies, whole and in pieces, round trips, signs, taking apart and
 //! putting together.
+//!
+//! **Question.** A float travels as an integer in every way in which compiled code moves it. Which
+//! statements make it travel so?
+//!
+//! **Answer.** [`Body::bits_statement`] draws one: to make bits of a number ([`Body::make_bits`])
+//! and a number of bits, to load, store or choose bits, to copy a float in pieces through memory or
+//! by shifts, to change signs by masks, to take a pair apart or put it together, to exchange
+//! halves. [`Bits`] says which floats an integer carries, so bits become floats of the same size
+//! again.
+//!
+//! **Cost.** A few instructions of the generated program for each statement; up to eight loads and
+//! stores for a copy in pieces.
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 

@@ -1,5 +1,21 @@
-//! The body of one function: where instructions go, which values they may use, and what happens
+//! Body of a random function: where instructions go, which values they may use, and what happens
 //! next.
+//!
+//! **Question.** A random function is built statement by statement. Which statement comes next, and
+//! of what is it made?
+//!
+//! **Answer.** A [`Body`] has the function, the block to which instructions are appended
+//! ([`Body::at_end`]), and the values that dominate its end (`scope`). `statement` draws by weights
+//! among what the program's features allow, until no statements are left; [`Body::finish`] returns
+//! sums of numbers, so that more of what was computed counts, or calls in tail position.
+//! [`Body::pick`] gives a value of a kind, rather a recent one, or makes one: from values of other
+//! kinds, from constants, from stack slots, which are filled at the function's entry
+//! ([`Body::slot`]).
+//!
+//! **Invariant.** All that is in scope dominates the end of the current block. What is stored,
+//! passed or returned is small ([`Body::pick_tame`]).
+//!
+//! **Cost.** Linear in the number of statements, but for the walk over the scope at each pick.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{

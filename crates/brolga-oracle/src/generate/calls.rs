@@ -1,4 +1,19 @@
-//! Calls: of generated functions, through pointers, in tail position, of C functions.
+//! Random calls: of generated functions, through pointers, in tail position, of C functions.
+//!
+//! **Question.** Which calls may a random function make, so that the program ends and no pointer
+//! outlives its memory?
+//!
+//! **Answer.** A function calls plain functions behind it in the list, recursive ones with a depth
+//! that is smaller than its own, and leaves ([`Body::can_call`]). Calls through pointers are of
+//! leaves, of one group of equal signatures, perhaps chosen by a select. A call in tail position
+//! needs the same results and the convention for it; it is given no addresses, since the frame is
+//! gone when the callee runs. [`Body::call_import`] calls a function of C's.
+//!
+//! **Invariant.** A recursive function returns at once where its depth is not positive
+//! ([`Body::return_if_shallow`]). A body has at most two calls of recursive functions, since such
+//! calls multiply.
+//!
+//! **Cost.** A declaration for each callee of a function, and the call.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{

@@ -1,7 +1,25 @@
-//! Control flow: branches, switches, loops, and graphs of blocks without structure.
+//! Random control flow: branches, switches, loops, and graphs of blocks without structure.
 //!
-//! Values of a region are cut from the scope when the region ends, except what its exit block takes
-//! as parameters, and except what dominates the exit.
+//! **Question.** Which shapes of a control-flow graph may a derivative meet, and how does a random
+//! program come by them without running for ever?
+//!
+//! **Answer.** A statement makes a region, whose arms hold statements of their own:
+//!
+//! - a branch, of which either arm may be nothing but an edge, or may leave the function;
+//! - a jump table, some of whose entries are the same block;
+//! - a loop that counts up, with its test at the top or at the bottom, and ways out of its middle;
+//! - a graph of blocks that go to each other in any order, irreducible if it is entered at several.
+//!   Each block takes fuel, and without fuel it goes to the exit.
+//!
+//! Beside these there are ways that are never taken, to a trap or to a loop without end, and blocks
+//! that nothing leads to. Loops have a limit that is a small constant, seldom up to 2000, or an
+//! integer cut to two bits.
+//!
+//! **Invariant.** Values of a region are cut from the scope when the region ends, except what its
+//! exit block takes as parameters, and except what dominates the exit. All blocks of a switch or a
+//! graph can be reached.
+//!
+//! **Cost.** The statements of a region come from those that the function has left.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, JumpTableData, TrapCode, Value, types};

@@ -1,4 +1,14 @@
-//! What random programs contain, and how much of it.
+//! Features of random programs: what they contain, and how much of it.
+//!
+//! **Question.** A program in which everything happens hides mistakes that a small one shows. How
+//! is it chosen what a program contains?
+//!
+//! **Answer.** By a list of [`Feature`]s, each of which statements ask for. [`Feature::some`] draws
+//! each with even chances, but for traps and wild numbers, which are rare, since they spoil most of
+//! what could be compared otherwise. A [`Size`] says how many statements and functions there are at
+//! most.
+//!
+//! **Cost.** One draw for each feature.
 
 use super::source::Source;
 

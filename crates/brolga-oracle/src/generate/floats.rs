@@ -1,4 +1,16 @@
-//! Scalar arithmetic.
+//! Random scalar arithmetic: statements of generated programs that compute floats.
+//!
+//! **Question.** A random program is to have every float instruction and C function in it, and
+//! results that finite differences can measure. Which statements compute its numbers?
+//!
+//! **Answer.** [`Body::float_statement`] draws one: arithmetic, a select, a sign, a call of C, a
+//! conversion. Every number carries a bound on its size, which each statement computes from those
+//! of its operands. What has grown beyond `WILD` is scaled down at once, and [`Body::tame`] makes
+//! it small before it travels. Roots, logarithms and divisors get an operand for which they are
+//! defined (`x² + c`). With `Feature::Wild` there are also divisions by zero, overflows and NaN,
+//! without any of that.
+//!
+//! **Cost.** A few instructions of the generated program for each statement.
 
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};

@@ -1,5 +1,16 @@
-//! Integers: counters, indices, conditions. No derivative goes through them, but they decide where
-//! it goes.
+//! Random integers: counters, indices, conditions. No derivative goes through them, but they decide
+//! where it goes.
+//!
+//! **Question.** Integers of a random program may be anything. How do they index memory and divide
+//! without a trap?
+//!
+//! **Answer.** [`Body::int_statement`] computes from what there is; divisors are constants.
+//! [`Body::index`] cuts a number down to a window, [`Body::small_int`] to three bits.
+//! [`Body::condition`] compares integers or floats. [`Body::check_statement`] is a trap that is
+//! never taken; with `Feature::Traps` it may be one that is, a division by anything, or a
+//! conversion that overflows.
+//!
+//! **Cost.** A few instructions of the generated program for each statement.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, TrapCode, Value, types};

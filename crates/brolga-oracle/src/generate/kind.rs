@@ -1,9 +1,16 @@
-//! What a value of a generated program is for.
+//! Kinds of generated values: what a value of a generated program is for.
 //!
-//! CLIF types do not tell an index from the bits of a float or from a pointer, so a generator that
-//! went by types alone would read memory at random. Every value has a [`Kind`], and only values of
-//! equal kind are exchanged: as arguments of blocks and calls, through `select`, and through
-//! memory.
+//! **Problem.** CLIF types do not tell an index from the bits of a float or from a pointer, so a
+//! generator that went by types alone would read memory at random.
+//!
+//! **Answer.** Every value has a [`Kind`], and only values of equal kind are exchanged: as
+//! arguments of blocks and calls, through `select`, and through memory. A [`GenVal`] is a value
+//! with its kind, a bound on its size, and the room of a pointer.
+//!
+//! **Invariant.** A pointer reaches [`WINDOW`] elements and its room. A number that goes through
+//! memory, blocks or calls is no larger than [`TAME`], since its bound cannot be followed there.
+//!
+//! **Cost.** A tag for each value while a program is generated.
 
 use cranelift_codegen::ir::{Type, Value, types};
 

@@ -1,4 +1,18 @@
-//! Loads, stores, copies, and pointers as values.
+//! Random accesses of memory: loads, stores, copies, and pointers as values.
+//!
+//! **Question.** A random program is to access memory in every way, and never outside of it. Which
+//! statements do so, and how far may they go from a pointer?
+//!
+//! **Answer.** Every pointer has a *window* of elements behind it that may be accessed, and some
+//! *room* by which it may be moved on. [`Body::place`] stays in both: it adds an index, or a
+//! constant offset. [`Body::memory_statement`] draws a load, a store, an update in place, an access
+//! of a vector, zeros written through integers, a copy through integers, or a look at some bytes.
+//! [`Body::pointer_statement`] makes pointers from others: by a select, by offsets, through stack
+//! slots and tables of pointers; and compares them.
+//!
+//! **Invariant.** A new pointer has no more room than is left of those that it is made from.
+//!
+//! **Cost.** A few instructions of the generated program for each statement.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{ExternalName, GlobalValueData, InstBuilder, MemFlagsData, Value, types};

@@ -1,9 +1,12 @@
 //! Random programs in CLIF, valid by construction.
 //!
-//! A generated program passes Cranelift's verifier, ends after a bounded number of instructions,
-//! never leaves its buffers, never reads what was not written, and computes with numbers of
-//! moderate size. It therefore can be run as it is, and any disagreement between two ways of
-//! differentiating it is a mistake of one of them.
+//! **Question.** Two ways of differentiating a program disagree. Is it a mistake of one of them, or
+//! is the program to blame?
+//!
+//! **Answer.** A generated program passes Cranelift's verifier, ends after a bounded number of
+//! instructions, never leaves its buffers, never reads what was not written, and computes with
+//! numbers of moderate size. It therefore can be run as it is, and any disagreement between two
+//! ways of differentiating it is a mistake of one of them.
 //!
 //! How each promise is kept:
 //!
@@ -24,6 +27,8 @@
 //! stores alone finds other mistakes than one in which everything happens.
 //!
 //! The result is the text of a file with a `; grad:` line whose expected gradient is left open.
+//!
+//! **Cost.** Linear in the number of statements that a [`Size`] allows.
 
 mod bits;
 mod body;

@@ -1,12 +1,21 @@
-//! What functions a program has and how it is called, before any of them has a body.
+//! Sketch of a random program: what functions it has and how it is called, before any of them has a
+//! body.
 //!
-//! # Termination
+//! **Question.** A random program is to end, and its calls are to have matching signatures. What
+//! has to be decided before the first body is built?
 //!
-//! Functions stand in a list: the one that is differentiated, plain ones, the recursive ones,
-//! leaves. A function calls only functions behind it. The recursive ones also call each other, but
-//! each takes a depth as its first parameter, returns at once where that is not positive, and
-//! passes on one less. Pointers to functions are to leaves only, which call nothing, so they may be
-//! passed anywhere.
+//! **Answer.** A [`Sketch`] has an [`Outline`] of each function: its role, parameters, results,
+//! calling convention and number of statements. It also has the data objects ([`Sketch::globals`]),
+//! and writes the line that calls the program, with activities, seeds and initial shadows
+//! ([`Sketch::call_line`]).
+//!
+//! **Termination.** Functions stand in a list: the one that is differentiated, plain ones, the
+//! recursive ones, leaves. A function calls only functions behind it. The recursive ones also call
+//! each other, but each takes a depth as its first parameter, returns at once where that is not
+//! positive, and passes on one less. Pointers to functions are to leaves only, which call nothing,
+//! so they may be passed anywhere.
+//!
+//! **Cost.** A few draws for each function.
 
 use cranelift_codegen::ir::{AbiParam, Signature};
 use cranelift_codegen::isa::CallConv;

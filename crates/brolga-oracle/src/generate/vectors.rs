@@ -1,4 +1,15 @@
-//! Vectors of floats: lanes that are put in, taken out, moved and mixed.
+//! Random vectors of floats: lanes that are put in, taken out, moved and mixed.
+//!
+//! **Question.** Which statements bring every operation on lanes into a random program?
+//!
+//! **Answer.** [`Body::vector_statement`] draws one: arithmetic as on scalars, a splat, a lane
+//! taken out or put in, a shuffle, a blend by a comparison, a select of whole vectors, lanes that
+//! change their width, a scalar in the first lane. A blend is written in one of three ways:
+//! `bitselect` on floats, on integers, or by masks. Shuffles move whole lanes.
+//!
+//! **Invariant.** A vector's bound is that of its largest lane.
+//!
+//! **Cost.** A few instructions of the generated program for each statement.
 
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{Immediate, InstBuilder, MemFlagsData, types};

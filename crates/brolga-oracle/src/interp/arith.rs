@@ -1,11 +1,28 @@
-//! Arithmetic, lane by lane: values from the pure functions of `int.rs` and `float.rs`, and what
-//! follows for provenance.
+//! Arithmetic of the interpreter, lane by lane: values from the pure functions of `int.rs` and
+//! `float.rs`, and what follows for provenance.
 //!
-//! Float operations tell the domain. Integer operations on active bits give mixed bytes, with two
-//! exceptions: an addition in which, byte by byte, one side is a constant zero only puts bytes
-//! together, like `bor`; and a constant that is added to all bits of a float is a float again, so
-//! many units away (and so is what has another exponent, [`Machine::mask`]). Comparisons,
-//! conversions to integers and tests give clean results: they are locally constant.
+//! **Question.** What does an arithmetic instruction compute, and of which floats is the result?
+//!
+//! **Answer.** Float operations tell the domain ([`Machine::record`]). Integer operations on active
+//! bits give mixed bytes, but for these:
+//!
+//! | operation | result |
+//! |---|---|
+//! | a sum in which each byte of one side is a constant zero | bytes put together, as by `bor` |
+//! | a constant added to all bits of a float | a float again, so many units away |
+//! | all bits of a float divided by a small constant | a float whose last bit counts for less |
+//! | digits of a float and a constant | digits of it |
+//!
+//! The second and the third are by [`Machine::stepped_to`], which also serves masks that give a
+//! float another exponent ([`Machine::mask`]). Comparisons, conversions to integers and tests give
+//! clean results: they are locally constant. A float made from an integer that was computed from a
+//! mantissa is not followed.
+//!
+//! **Errors.** Types that have no arithmetic here are not supported; divisions and conversions trap
+//! as compiled code does.
+//!
+//! **Cost.** For each lane one evaluation; a node for each float result that has an active operand,
+//! two for a step of bits.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, Type, Value};
 use smallvec::SmallVec;

@@ -1,4 +1,12 @@
-//! Functions of floats that the caller of an oracle implements.
+//! Custom functions of an oracle: functions of floats that its caller implements.
+//!
+//! **Question.** A program imports a function that no C library has. How does a run call it and
+//! know its slopes?
+//!
+//! **Answer.** The caller defines a [`Custom`] by the symbol: a value and the slopes of up to three
+//! operands. [`Externs`] has all of them, and they go before C's.
+//!
+//! **Cost.** A look-up by name for each call of an import.
 
 use std::collections::HashMap;
 

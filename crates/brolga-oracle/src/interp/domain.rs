@@ -1,9 +1,19 @@
-//! What an interpretation records beside the values.
+//! Domains: what an interpretation records beside the values.
 //!
-//! The interpreter computes primal values in any case, and tells its [`Domain`] of every float that
-//! depends on other floats which the domain knows: value, operands, slopes. What comes of it is the
-//! domain's business: nothing ([`Plain`]), a graph to go back through ([`crate::tape::Tape`]), or a
-//! tangent ([`crate::dual::Forward`]).
+//! **Question.** The same run serves a value, a gradient, a tangent, and an explanation. How does
+//! the interpreter know nothing of which?
+//!
+//! **Answer.** The interpreter computes primal values in any case, and tells its [`Domain`] of
+//! every float that depends on other floats which the domain knows: value, operands, slopes. What
+//! comes of it is the domain's business: nothing ([`Plain`]), a graph to go back through
+//! ([`crate::tape::Tape`]), or a tangent (`crate::dual::Forward`). A domain that observes hears of
+//! more ([`Event`]).
+//!
+//! **Invariant.** Ids of nodes grow in order of creation, so operands come before results. A domain
+//! that does not track makes no nodes.
+//!
+//! **Cost.** That of the domain: of [`Plain`] none, since it is known when the interpreter is
+//! compiled.
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::ir;

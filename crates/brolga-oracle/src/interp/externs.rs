@@ -1,8 +1,23 @@
-//! Imported functions.
+//! Imported functions of the interpreter: what a call without a body computes.
 //!
-//! A function without a body is looked up by symbol: first among the caller's own
-//! ([`super::custom`]), then C's mathematical functions (`libm.rs`), then C's memory functions,
-//! which move marks as they move bytes.
+//! **Question.** A program calls a function that it does not define. What is its result, and what
+//! are its slopes?
+//!
+//! **Answer.** [`Machine::call_extern`] looks the symbol up: first among the caller's own
+//! ([`super::custom`]), then the embedder's host functions, then C's mathematical functions
+//! (`libm.rs`), then C's memory functions, which move marks as they move bytes. Sizes of blocks are
+//! kept, since `realloc` must know how much to keep.
+//!
+//! [`Machine::call_computing`] is for a function of the program that computes a known one: its
+//! value is that of its body, run by a machine of its own that follows nothing, and its slopes are
+//! those of the known function.
+//!
+//! **Errors.** A symbol that is not known, and a known one with another signature, end the run.
+//!
+//! **Safety.** The memory that a function reads or writes must be there; the caller vouches for it,
+//! as the embedder does for addresses of host functions, whose arguments are at most six integers.
+//!
+//! **Cost.** A look-up by name for each call, and the call of the C library.
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::ir::{Signature, Type, types};

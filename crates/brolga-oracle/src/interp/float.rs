@@ -1,11 +1,12 @@
 //! Float opcodes on one lane: values exactly as the machine computes them, and slopes.
 //!
-//! # Slopes
+//! **Question.** What is the result of a float opcode, bit by bit, and what are its slopes?
 //!
-//! [`slopes`] gives ∂ result / ∂ operand for each operand, `None` where the derivative is zero by
-//! the nature of the operation (rounding) or of the case (the operand that a minimum does not
-//! take), so that no infinity further on can turn it into NaN. At a kink the slope is the mean of
-//! the one-sided derivatives:
+//! **Answer.** [`eval`] works on bits of 32 or 64, so that signs of zeros and NaN come out as in
+//! compiled code. [`slopes`] gives ∂ result / ∂ operand for each operand, `None` where the
+//! derivative is zero by the nature of the operation (rounding) or of the case (the operand that a
+//! minimum does not take), so that no infinity further on can turn it into NaN. At a kink the slope
+//! is the mean of the one-sided derivatives:
 //!
 //! ```text
 //! fabs x           x = ±0: 0
@@ -14,6 +15,11 @@
 //! sqrt x           x = ±0: +inf
 //! ceil, floor, trunc, nearest: 0
 //! ```
+//!
+//! Comparisons and conversions to integers are here, too; what does not fit is a [`ToInt`], of
+//! which the caller makes a trap.
+//!
+//! **Cost.** One operation of the host for a value, a few for a slope.
 
 use cranelift_codegen::ir::Opcode;
 use cranelift_codegen::ir::condcodes::FloatCC;

@@ -1,16 +1,17 @@
-//! Whether steps of time loops keep to their states.
+//! Footprints of time loops: whether steps keep to their states.
 //!
-//! *Question.* A step may write outside of the states that its loop is given, if no later step and
-//! nothing behind the loop reads that: then it can run again. Which store breaks this?
+//! **Question.** A step may write outside of the states that its loop is given, if no later step
+//! and nothing behind the loop reads that: then it can run again. Which store breaks this?
 //!
-//! *Answer.* Each byte that a step writes outside of the states is marked with the store and the
+//! **Answer.** Each byte that a step writes outside of the states is marked with the store and the
 //! step. A load that finds a mark of another step than those that are running has found one. Where
 //! loops are nested, the mark is that of the innermost step whose states the byte is not in. Marks
 //! go where a byte is written by anything else, where memory is new (slots, blocks), and where
 //! functions of an allocator write, whose own data a step need not keep. `memcpy` takes marks
 //! along: a copy of a structure may hold bytes that nothing reads.
 //!
-//! *Cost.* Nothing, until a loop has begun.
+//! **Cost.** Nothing, until a loop has begun. Then an entry in a hash table for each byte that is
+//! written outside of states, and a look-up for each byte that is read.
 
 use std::collections::HashMap;
 use std::ops::Range;

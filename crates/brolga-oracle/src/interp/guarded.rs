@@ -1,11 +1,14 @@
-//! Products of derived code that count as zero where a factor is zero.
+//! Guarded products: products of derived code that count as zero where a factor is zero.
 //!
-//! A derivative masks a product `g·t/e` of a cotangent `g` where `g` is zero, since `t/e` may be
-//! infinite there. The choice is no branch of the program's: the product is zero at `g = 0` in any
-//! case, and its slope in `g` is `t/e`. So where a mask says "not zero" of a float, and what it
-//! keeps is a chain of products, quotients and signs that begins with that float, the result
-//! depends on each factor with the product of the others. That is only looked at where the mask
-//! cuts: elsewhere the result is the product, whatever it is.
+//! **Problem.** A derivative masks a product `g·t/e` of a cotangent `g` where `g` is zero, since
+//! `t/e` may be infinite there. The choice is no branch of the program's: the product is zero at
+//! `g = 0` in any case, and its slope in `g` is `t/e`. To take it for a branch would lose that
+//! slope, in a derivative of the derivative.
+//!
+//! **Answer.** Where a mask says "not zero" of a float, and what it keeps is a chain of products,
+//! quotients and signs that begins with that float, the result depends on each factor with the
+//! product of the others. That is only looked at where the mask cuts: elsewhere the result is the
+//! product, whatever it is.
 //!
 //! ```text
 //! fcmp ne g, 0 ;  select c, p, 0    a scalar's choice          band p, bitcast c      a vector's
@@ -15,6 +18,9 @@
 //! A factor that has been computed from `g` since `g` was (by the clock of the run) makes it a
 //! branch: `x ≠ 0 ? x·log x : 0`. What a function returns has been computed from the arguments that
 //! lead there in its body.
+//!
+//! **Cost.** A walk of at most sixteen steps back through the block's values for each mask on
+//! floats; where it cuts, one more over all that the factors have been computed from since `g`.
 
 use std::collections::HashSet;
 

@@ -1,14 +1,21 @@
 //! Halves of a double as integers of their own.
 //!
-//! C's `log` and its like take the upper 32 bits of a double, add something, put another exponent
-//! in, and put that beside the lower half again. What becomes of the upper half is followed as long
-//! as it moves as the double's own does: a constant is added, or bits that are none of the
-//! mantissa's are set or cleared. Beside the lower half it is a double again, whose bits are those
-//! of the first plus a number.
+//! **Question.** C's `log` and its like take the upper 32 bits of a double, add something, put
+//! another exponent in, and put that beside the lower half again. Which float is the result?
+//!
+//! **Answer.** What becomes of the upper half is followed as long as it moves as the double's own
+//! does: a constant is added, or bits that are none of the mantissa's are set or cleared. Beside
+//! the lower half it is a double again ([`Machine::join_halves`]), whose bits are those of the
+//! first plus a number.
 //!
 //! The halves may be put side by side in a register or in memory: then they are a double where one
-//! is read. If the last digits of what is read are zeros, or those of the lower half constants, and
-//! the others those of one float, in order, that is the float without its last digits.
+//! is read ([`Machine::used_as`]). If the last digits of what is read are zeros, or those of the
+//! lower half constants, and the others those of one float, in order, that is the float without its
+//! last digits.
+//!
+//! **Cost.** A look at the bytes of a value that is neither clean nor a whole float, where it is
+//! read as one, masked or added to. The bits of the upper half are kept for each double that is
+//! taken apart so.
 
 use cranelift_codegen::ir::{Opcode, Type, types};
 

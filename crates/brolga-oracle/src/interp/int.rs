@@ -1,8 +1,15 @@
 //! Integer operations on one lane, as pure functions of bits.
 //!
-//! Operands and results are the low `n` bits of a `u128`, zero above; `n` is 8, 16, 32, 64 or 128.
-//! Nothing here knows of types, lanes, provenance or traps: a division by zero comes back as an
-//! [`IntFault`].
+//! **Question.** What is the result of an integer opcode on `n` bits?
+//!
+//! **Answer.** Operands and results are the low `n` bits of a `u128`, zero above; `n` is 8, 16, 32,
+//! 64 or 128. There are functions for one operand, for two, for shifts, for arithmetic that tells
+//! whether it overflowed, and for comparisons. Nothing here knows of types, lanes, provenance or
+//! traps.
+//!
+//! **Errors.** A division by zero, and one that overflows, come back as an [`IntFault`].
+//!
+//! **Cost.** A few operations on 128 bits.
 
 use cranelift_codegen::ir::Opcode;
 use cranelift_codegen::ir::condcodes::IntCC;

@@ -1,7 +1,12 @@
-//! C's mathematical functions: values from the platform's own library, so that they are those of
-//! compiled code, and slopes.
+//! C's mathematical functions for the interpreter: values from the platform's own library, so that
+//! they are those of compiled code, and slopes.
 //!
-//! Two functions of one family (`sin`, `sinf`) share a [`Math`] and thereby their slopes.
+//! **Question.** What is the value of a call of `sin` or `pow`, and what are its slopes, also where
+//! there is no derivative?
+//!
+//! **Answer.** Two functions of one family (`sin`, `sinf`) share a [`Math`] and thereby their
+//! slopes ([`slopes`]), which are written over [`Real`], so that they serve second derivatives,
+//! too. They are written apart from the rules of the transform, which are checked against them.
 //! Conventions beyond those of [`super::float`]:
 //!
 //! ```text
@@ -13,6 +18,9 @@
 //! fmod, remainder     1, -n where the result is x - n·y
 //! floor, round, ...   0
 //! ```
+//!
+//! **Cost.** A call of the library for the value; a few operations for a slope, which is asked for
+//! only where an operand is active.
 
 use crate::real::Real;
 use crate::special::digamma;

@@ -1,9 +1,17 @@
-//! Addresses of functions and data objects.
+//! Linkage of the interpreter: addresses of functions and data objects.
 //!
-//! By default each function has an address inside a table that is never read, and each data object
-//! is a copy of its own. An embedder that has compiled the program can put the compiled addresses
-//! here instead; then function pointers and data that both sides store in memory mean the same
-//! thing.
+//! **Question.** A program takes the address of a function or of a data object. Which number is
+//! that, and what lies there?
+//!
+//! **Answer.** By default each function has an address inside a table that is never read, and each
+//! data object is a copy of its own. An embedder that has compiled the program can put the compiled
+//! addresses of data here instead ([`Linkage::set_data`]); then data that both sides store in
+//! memory means the same thing. [`Linkage::function_at`] is what an indirect call asks.
+//!
+//! **Invariant.** Nothing else can have the address of a function, and objects do not move.
+//!
+//! **Cost.** A copy of all data objects for each machine; a look-up in a hash table for each
+//! question.
 
 use std::collections::HashMap;
 

@@ -1,8 +1,34 @@
-//! The machine: frames, the loop over instructions, calls and returns.
+//! Interpreter of CLIF: frames, the loop over instructions, calls and returns.
 //!
-//! A frame holds the values of one activation of a function, its stack slots (host memory of its
-//! own, so that addresses of slots are ordinary addresses) and what to do when it returns.
-//! [`Machine::run`] is the loop; `step.rs` says what one instruction does, as a [`Flow`].
+//! **Question.** What does a run of a program do, one instruction after another, and where does
+//! control go next?
+//!
+//! **Answer.** A frame holds the values of one activation of a function, its stack slots (host
+//! memory of its own, so that addresses of slots are ordinary addresses) and the instruction at
+//! which it goes on. `run` is the loop of [`Machine::call`]; `step.rs` says what one instruction
+//! does, as a [`Flow`]. Imported functions and those that the embedder computes are executed on the
+//! spot, so that only defined functions get frames.
+//!
+//! Around this the machine keeps what is observed of the run:
+//!
+//! | what | where |
+//! |---|---|
+//! | floats and their operands | the [`Domain`] |
+//! | which floats the bytes of memory are of | [`Marks`] |
+//! | what steps of time loops write and what is read of it | [`Footprints`] |
+//! | tasks of forks, and what they access | [`Tasks`], [`Races`] |
+//!
+//! **Invariant.** Memory that is new, or gone, is forgotten in all of them. All arguments of a jump
+//! are read before any parameter of the block is written.
+//!
+//! **Errors.** A run ends where its [`Limits`] of instructions, frames or nodes are reached, at a
+//! trap, a race, or an instruction that is not supported; each error names the instruction.
+//!
+//! **Safety.** The program reads and writes the host's memory at the addresses that it computes.
+//! The caller of [`Machine::call`] promises that it may.
+//!
+//! **Cost.** One dispatch for each instruction, and in the domain one node for each float that is
+//! followed. A frame has room for all values of its function.
 
 use std::collections::HashMap;
 

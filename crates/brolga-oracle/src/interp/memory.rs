@@ -1,8 +1,21 @@
-//! Loads, stores and atomics on host memory, and the marks of memory bytes that go with them.
+//! Memory accesses of the interpreter: loads, stores and atomics on host memory, and the marks of
+//! memory bytes that go with them.
 //!
-//! Accesses need no alignment. Those near address 0 and in the upper half of the address space
-//! trap; no others are checked. The interpreter is alone with its memory, so an atomic operation is
-//! a load, an operation and a store.
+//! **Question.** Which bytes does an access read or write, and of which floats are they?
+//!
+//! **Answer.** The program's addresses are those of the host. [`Machine::read`] and
+//! [`Machine::write`] move up to sixteen bytes, with their marks, and note the access for
+//! footprints of time loops and for races. Loads that extend and stores that cut do so to bits and
+//! marks alike. The interpreter is alone with its memory, so an atomic operation is a load, an
+//! operation and a store.
+//!
+//! **Errors.** Accesses need no alignment. Those near address 0 and in the upper half of the
+//! address space trap; no others are checked.
+//!
+//! **Safety.** The caller promises that what the program accesses is there.
+//!
+//! **Cost.** A copy of the bytes; where floats are followed, a look into the marks, which costs
+//! little where no active byte is near.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, Type, Value};
 

@@ -1,20 +1,31 @@
-//! Operations that move, mask or choose bits, and with them the floats that the bits are of.
+//! Moves of bits in the interpreter: operations that move, mask or choose bits, and with them the
+//! floats that the bits are of.
 //!
-//! # Masks on floats
+//! **Question.** An instruction hands bits on unchanged, or some of them. Of which float is each
+//! byte of the result?
 //!
-//! `band`, `bor` and `bxor` of a whole float (wherever it lies in the operand) with constant bits
-//! `m` over the same bytes:
+//! **Answer.** Shifts, rotations, extensions, shuffles and lane accesses gather the bytes'
+//! provenance as they gather the bytes. Masks have rules: `band`, `bor` and `bxor` of a whole float
+//! (wherever it lies in the operand) with constant bits `m` over the same bytes:
 //!
-//! ```text
-//! band  m = 11…1        the float            bor  m = 00…0        the float       bxor  m = 00…0        the float
-//!       m = 011…1       |x|                       m = 10…0        -|x|                  m = 10…0        -x
-//!       m = sign and    locally constant,         m = 11…1        a constant
-//!           exponent    so clean
-//! ```
+//! | | `m` | result |
+//! |---|---|---|
+//! | `band` | `11…1` | the float |
+//! | | `011…1` | `\|x\|` |
+//! | | sign and exponent | locally constant, so clean |
+//! | `bor` | `00…0` | the float |
+//! | | `10…0` | `-\|x\|` |
+//! | | `11…1` | a constant |
+//! | `bxor` | `00…0` | the float |
+//! | | `10…0` | `-x` |
 //!
-//! Masks of bytes that are no whole float work byte by byte: kept (`0xff`), cut (`0x00`), or mixed.
-//! `bitselect` is `(c & x) | (!c & y)` and needs no rule of its own; so is a copysign that is
-//! written as masks.
+//! A mask that changes the sign and the exponent only, or cuts last digits off, gives another float
+//! so many units away ([`Machine::stepped_to`]). Masks of bytes that are no whole float work byte
+//! by byte: kept (`0xff`), cut (`0x00`), or mixed. `bitselect` is `(c & x) | (!c & y)` and needs no
+//! rule of its own; so is a copysign that is written as masks.
+//!
+//! **Cost.** A few operations for each of at most sixteen bytes; a node for each float that a mask
+//! changes.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value};
 use smallvec::SmallVec;

@@ -1,11 +1,16 @@
-//! What happens to floats that no float operation takes: compared, rounded away, not chosen,
-//! overwritten.
+//! Observation of a run: what happens to floats that no float operation takes.
 //!
-//! A domain hears of a float operation only if a derivative goes through it. To say where
-//! derivatives *end*, the rest is needed. None of that depends on single instructions: whatever an
-//! instruction is, a float among its operands either appears in its results, or is an operand of a
-//! node that it made, or ends there. So all of it is observed here, around the step, and only for
-//! domains that ask ([`Domain::OBSERVES`]).
+//! **Question.** A domain hears of a float operation only if a derivative goes through it. Where do
+//! derivatives *end*: in comparisons, roundings, choices, and where memory is overwritten?
+//!
+//! **Answer.** None of that depends on single instructions: whatever an instruction is, a float
+//! among its operands either appears in its results, or is an operand of a node that it made, or
+//! ends there. So all of it is observed here, around the step ([`Machine::observe_flow`]), and only
+//! for domains that ask ([`Domain::OBSERVES`]). Writes of memory are told with what was there
+//! before.
+//!
+//! **Cost.** Nothing for a domain that does not ask; otherwise a look at the bytes of all operands
+//! and results of each instruction.
 
 use cranelift_codegen::ir::{self, BlockArg};
 use smallvec::SmallVec;

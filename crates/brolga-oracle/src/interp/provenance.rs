@@ -1,40 +1,42 @@
-//! Where the bytes of a value come from.
+//! Provenance: where the bytes of a value come from.
 //!
-//! # Problem
+//! **Problem.** A float travels in many disguises before it is used as a float again: as `i64`, as
+//! two `i32`, as half of an `i8x16`, byte by byte through a copy loop, or next to another `f32` in
+//! one word. A derivative must follow it, and must never be lost silently where it cannot be
+//! followed.
 //!
-//! A float travels in many disguises before it is used as a float again: as `i64`, as two `i32`, as
-//! half of an `i8x16`, byte by byte through a copy loop, or next to another `f32` in one word. A
-//! derivative must follow it, and must never be lost silently where it cannot be followed.
-//!
-//! # Answer
-//!
-//! Every byte, in a register or in memory, is one of
+//! **Answer.** Every byte, in a register or in memory, is one of
 //!
 //! ```text
-//! Clean                       no active float went into it (or only in a way that is locally constant)
-//! Part { node, index, width } byte `index` of the `width`-byte float that is node `node` of the graph
-//! Upper { node, index }       the same of an upper half to which something was done (`halves.rs`)
-//! Digits(node)                some digits of the mantissa of a float, not the uppermost, moved or masked
-//! Mixed(origin)               computed from active bits by an instruction that is not followed
+//! Clean                no active float went into it, or only in a way that is locally constant
+//! Part { node, index, width }
+//!                      byte `index` of the `width`-byte float that is node `node` of the graph
+//! Upper { node, index }
+//!                      the same of an upper half to which something was done (`halves.rs`)
+//! Digits(node)         digits of the mantissa of a float, not the uppermost, moved or masked
+//! Mixed(origin)        computed from active bits by an instruction that is not followed
 //! ```
 //!
 //! Moving bytes moves these marks; nothing else needs to be known about a copy, whatever its width.
 //! When bytes are used as a float, the marks are put together again ([`Prov::float`]): all parts of
 //! one node in order give that node, all clean gives a constant, and anything else is *untracked*.
+//! [`Prov`] is for registers, [`Marks`] for memory.
 //!
-//! # Locally constant bits
+//! **Locally constant bits.** Sign and exponent of a float change only at isolated points of the
+//! real line, so a value computed from them alone has derivative zero wherever it has one.
+//! [`mantissa`] says which bits of a byte are not of this kind; extracting only other bits gives
+//! clean bytes. That makes sign tests, sign masks and `frexp`-like code transparent.
 //!
-//! Sign and exponent of a float change only at isolated points of the real line, so a value
-//! computed from them alone has derivative zero wherever it has one. [`mantissa`] says which bits
-//! of a byte are not of this kind; extracting only other bits gives clean bytes. That makes sign
-//! tests, sign masks and `frexp`-like code transparent.
-//!
-//! # Invariants
+//! **Invariant.**
 //!
 //! - `Prov` describes the 16 bytes of a [`super::value::TrackedVal`]; bytes beyond its type are
 //!   clean.
 //! - `Clean` as a whole is always spelled [`Prov::Clean`], and a lone float at byte 0 always
 //!   [`Prov::Float`], so that the common cases take no allocation and equality means equality.
+//!
+//! **Cost.** Nothing but a tag where a value is clean or one float; elsewhere sixteen marks in a
+//! box, and a walk over them for each operation. In memory a mark for each byte of a page of 256
+//! that has held an active byte.
 
 use std::collections::HashMap;
 

@@ -1,22 +1,25 @@
-//! Races of tasks.
+//! Data races of tasks: accesses of concurrent tasks to the same bytes.
 //!
-//! *Question.* Of two concurrent tasks neither may write what the other one reads or writes. Which
-//! two instructions break this?
+//! **Question.** Of two concurrent tasks neither may write what the other one reads or writes.
+//! Which two instructions break this?
 //!
-//! *Answer.* While tasks run, each access is kept with its task, for each byte the one that is
+//! **Answer.** While tasks run, each access is kept with its task, for each byte the one that is
 //! concurrent with most of what comes: a later one takes the place of one of its own kind that
 //! comes before it, and of no other. So if there is a race at a byte, one is found, for these
-//! arguments and whatever the order in which threads would run the tasks. All bytes count
-//! one by one, and memory that is new or given back is forgotten, so blocks and stack slots of
-//! tasks may lie where others were. To free a block writes it.
+//! arguments and whatever the order in which threads would run the tasks. All bytes count one by
+//! one, and memory that is new or given back is forgotten, so blocks and stack slots of tasks may
+//! lie where others were. To free a block writes it.
 //!
-//! *Atomics.* Atomic instructions that meet are no race: a program that uses them counts on any
+//! **Atomics.** Atomic instructions that meet are no race: a program that uses them counts on any
 //! order, and in CLIF they are of integers, which have no derivative. One that writes races with an
 //! ordinary access, and an atomic load with an ordinary store.
 //!
-//! *Cost.* Nothing unless a task runs; then a look into a table for each eight bytes.
+//! **Errors.** A race is the error AD0194, with both instructions. Where iterations of a parallel
+//! loop add into one place, it says so, and names the reduction that would do.
 //!
-//! *Source.* As in `tasks.rs`.
+//! **Cost.** Nothing unless a task runs; then a look into a table for each eight bytes.
+//!
+//! **Source.** As in `tasks.rs`.
 
 use std::collections::HashMap;
 

@@ -1,11 +1,17 @@
 //! Rounding sums: sums with large constants, of which it shows later what they are.
 //!
-//! `x + 1.5·2⁵²` is a whole number. If the constant comes off again, or the bits of the sum are
-//! taken for an integer, that was a rounding, whose slope is zero; else it is a sum like others. So
-//! a node that is such a sum is recorded as a sum, with its constant. Where an instruction takes
-//! the constant off that very node, wherever it has been meanwhile, the result is constant, and so
-//! are the bits of the node for integer arithmetic. Setting or clearing the sign is what `fneg` and
-//! `fabs` do to a float, and no arithmetic.
+//! **Problem.** `x + 1.5·2⁵²` is a whole number. If the constant comes off again, or the bits of
+//! the sum are taken for an integer, that was a rounding, whose slope is zero; else it is a sum
+//! like others. When the sum is computed nothing tells.
+//!
+//! **Answer.** A node that is such a sum is recorded as a sum, with its constant ([`Machine::sum`],
+//! [`Machine::fused_sum`]). Where an instruction takes the constant off that very node, wherever it
+//! has been meanwhile, the result is constant, and so are the bits of the node for integer
+//! arithmetic ([`Machine::step_on_sums`]). Setting or clearing the sign is what `fneg` and `fabs`
+//! do to a float, and no arithmetic.
+//!
+//! **Cost.** A look at the constant operand of each sum of active floats. Where there was such a
+//! sum, a look at the operands of each integer instruction.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value, types};
 

@@ -1,7 +1,18 @@
-//! One instruction: the table of all opcodes, and control flow.
+//! Instruction dispatch of the interpreter: one instruction, by the table of all opcodes, and
+//! control flow.
 //!
-//! The match has no wildcard, so an opcode that a new Cranelift adds does not compile until it is
-//! considered here.
+//! **Question.** What does the next instruction do, and where does control go?
+//!
+//! **Answer.** [`Machine::step`] is one match over opcodes, which hands values on to arithmetic,
+//! moves and memory, and returns a [`Flow`]. Addresses of functions, data objects and slots are
+//! made here, and callees are found: of a call through a pointer by its address. The match has no
+//! wildcard, so an opcode that a new Cranelift adds does not compile until it is considered here.
+//!
+//! **Errors.** Traps; a symbol that is not known; a pointer that leads to no function, or to one
+//! with another signature; and opcodes that are not supported, such as dynamic vectors and stack
+//! switches.
+//!
+//! **Cost.** One jump table, and what the operation costs.
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, types};

@@ -1,19 +1,19 @@
 //! Tasks of forks that are running: which of them are concurrent, and how long they take.
 //!
-//! *Question.* The interpreter runs tasks one after the other. Which of those that are over could
+//! **Question.** The interpreter runs tasks one after the other. Which of those that are over could
 //! run at the same time as the one that runs now, and how long would all take with enough threads?
 //!
-//! *Answer.* SP-bags. Tasks are put into sets: what is in the set of a running task comes before
-//! all that it does; what is in the set of a running fork (tasks of it that are over, with all
-//! that they have forked) is concurrent with the task that runs now. A fork that is over joins the
-//! set of the task around it. Sets are trees of a union-find, so a question takes almost no time.
+//! **Answer.** SP-bags. Tasks are put into sets: what is in the set of a running task comes before
+//! all that it does; what is in the set of a running fork (tasks of it that are over, with all that
+//! they have forked) is concurrent with the task that runs now. A fork that is over joins the set
+//! of the task around it. Sets are trees of a union-find, so a question takes almost no time.
 //!
 //! The *span* of a run counts the instructions on its longest way: a fork counts what its longest
 //! task counts, and one for itself. The *work* counts all.
 //!
-//! *Cost.* Nothing for an instruction, something for a call.
+//! **Cost.** Nothing for an instruction, something for a call.
 //!
-//! *Source.* M. Feng, C. E. Leiserson: Efficient detection of determinacy races in Cilk programs.
+//! **Source.** M. Feng, C. E. Leiserson: Efficient detection of determinacy races in Cilk programs.
 //! SPAA 1997.
 
 use brolga_ir::driver::Driver;

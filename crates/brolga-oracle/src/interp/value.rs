@@ -1,8 +1,14 @@
-//! Values as bits.
+//! Values of the interpreter, as bits.
 //!
-//! Whatever its type, a value is up to 16 bytes, held as a `u128` in little-endian lane order: lane
-//! `i` of `n` bits is bits `[i·n, (i+1)·n)`. Scalars are vectors of one lane. Bits above the type's
-//! width are zero; every operation keeps them so.
+//! **Question.** How is a value of any CLIF type held, so that moves and casts need no cases?
+//!
+//! **Answer.** Whatever its type, a value is up to 16 bytes, held as a `u128` in little-endian lane
+//! order: lane `i` of `n` bits is bits `[i·n, (i+1)·n)`. Scalars are vectors of one lane. A
+//! [`TrackedVal`] has beside its bits what is known of their origin.
+//!
+//! **Invariant.** Bits above the type's width are zero; every operation keeps them so.
+//!
+//! **Cost.** Sixteen bytes and a tag for each value, and a box where bytes are of several origins.
 
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::Type;

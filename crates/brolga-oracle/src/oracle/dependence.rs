@@ -1,13 +1,20 @@
-//! Sparsity: which outputs, and which entries of the gradient, depend on which inputs.
+//! Sparsity by the oracle: which outputs, and which entries of the gradient, depend on which
+//! inputs.
 //!
-//! The program runs on a tape whose numbers carry [`Dependent`]: one for each of up to 127 inputs
-//! that are marked, and one more for whatever varies, so that a factor that is zero at this point
-//! is no constant. A value has those of its operands, and a cotangent those of the slopes that it
-//! was multiplied by; so the bits of an output are a part of a row of the Jacobian's pattern, and
-//! those of a cotangent a part of a row of the Hessian's. What cancels is not noticed, and slopes
-//! that are zero everywhere are no dependence (Griewank and Walther, Evaluating Derivatives, 7.1).
+//! **Question.** Which entries of a Jacobian or a Hessian can be other than zero, near this point?
+//!
+//! **Answer.** The program runs on a tape whose numbers carry [`Dependent`]: one bit for each of up
+//! to 127 inputs that are marked, and one more for whatever varies, so that a factor that is zero
+//! at this point is no constant. A value has those of its operands, and a cotangent those of the
+//! slopes that it was multiplied by; so the bits of an output are a part of a row of the Jacobian's
+//! pattern, and those of a cotangent a part of a row of the Hessian's. What cancels is not noticed,
+//! and slopes that are zero everywhere are no dependence.
 //!
 //! The pattern is that of the branches that this run takes.
+//!
+//! **Cost.** One interpreted run and one sweep for each [`MARKS`] inputs.
+//!
+//! **Source.** A. Griewank, A. Walther: Evaluating Derivatives, 7.1.
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::data_value::DataValue;

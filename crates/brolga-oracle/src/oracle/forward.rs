@@ -1,15 +1,25 @@
-//! Forward runs, and the dot-product identity that checks a gradient with one of them.
+//! Forward runs of the oracle, and the dot-product identity that checks a gradient with one of
+//! them.
 //!
-//! For inputs x, results y and buffers whose contents go from x_b to x'_b, every gradient of
-//! `L = ⟨seeds, y⟩ + ⟨shadow_in, x'_b⟩` satisfies, for every direction ẋ,
+//! **Question.** Is a gradient that was computed elsewhere right, by one run that knows nothing of
+//! reverse mode?
+//!
+//! **Answer.** For inputs x, results y and buffers whose contents go from x_b to x'_b, every
+//! gradient of `L = ⟨seeds, y⟩ + ⟨shadow_in, x'_b⟩` satisfies, for every direction ẋ,
 //!
 //! ```text
 //! ⟨seeds, ẏ⟩ + ⟨shadow_in, ẋ'_b⟩ = ⟨∂L/∂x, ẋ⟩
 //! ```
 //!
-//! The left side needs a forward run only, the right side the gradient under test only. A random
-//! direction misses an error with probability zero. An element that several buffers name counts
-//! once, and a factor that is exactly zero makes its product zero.
+//! The left side needs a forward run only ([`Oracle::tangent`]), the right side the gradient under
+//! test only; [`Oracle::identity`] computes both. A random direction ([`Oracle::directions`])
+//! misses an error with probability zero. An element that several buffers name counts once, and a
+//! factor that is exactly zero makes its product zero.
+//!
+//! **Errors.** A tangent that goes through untracked bits is an error in a result, and NaN in a
+//! buffer. Where a side is not finite, the identity says nothing ([`Identity::is_finite`]).
+//!
+//! **Cost.** One interpreted run, with a tangent for each float that varies.
 
 use brolga_ir::FuncKey;
 use cranelift_codegen::data_value::DataValue;

@@ -1,5 +1,20 @@
-//! The inputs of a run: leaves for active lanes and for elements of buffers, and what becomes of
-//! them.
+//! Inputs of an oracle's run: leaves for active lanes and for elements of buffers, and what becomes
+//! of them.
+//!
+//! **Question.** Which numbers is a run differentiated by, and which node of the graph is each at
+//! the end?
+//!
+//! **Answer.** `Oracle::inputs` makes a leaf for each lane of an active argument, and for each
+//! element of a buffer of floats ([`InputCell`]), known by its address, so that buffers which name
+//! it share it. Elements that hold integers have a leaf that nothing leads to. [`final_node`] says
+//! which node lies at an element's place when the run is over, [`lane_nodes`] those of a result.
+//!
+//! **Errors.** Arguments of another type, shadows of another length, and elements of two widths at
+//! one place do not fit the call.
+//!
+//! **Safety.** Buffers are readable as far as they say.
+//!
+//! **Cost.** A node and an entry in a hash table for each element.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,23 @@
-//! The oracles for whole calls: what goes in, what comes out.
+//! Oracles for whole calls: what goes in, what comes out.
 //!
-//! # Shadows
+//! **Question.** What are the cotangents of a call's arguments and of the memory that it is given,
+//! by a run that follows every float?
 //!
-//! The initial shadow of a buffer is the cotangent of the buffer's *final* contents, and at the
-//! same time what gradients are added to. With the buffer's elements before (x) and after (x') the
-//! call, and the objective
+//! **Answer.** An [`Oracle`] runs a program in the interpreter with a domain of its choice:
+//!
+//! | method | domain | result |
+//! |---|---|---|
+//! | [`Oracle::run`] | none | values |
+//! | [`Oracle::work_and_span`] | none | counts of instructions |
+//! | [`Oracle::footprint`] | none | a store that keeps a time loop from being reversed |
+//! | [`Oracle::gradient`] | a tape of doubles | an [`OracleOutcome`] |
+//! | [`Oracle::hessian_vector`] | a tape of dual numbers | a [`HessianOutcome`] |
+//!
+//! Forward mode, explanations and marks are in files of their own.
+//!
+//! **Shadows.** The initial shadow of a buffer is the cotangent of the buffer's *final* contents,
+//! and at the same time what gradients are added to. With the buffer's elements before (x) and
+//! after (x') the call, and the objective
 //!
 //! ```text
 //! L = Σ seeds · results + Σ_j shadow_in[j] · x'_j       over all buffers
@@ -14,11 +27,14 @@
 //! = x_i, which gives `shadow_in[i]` plus contributions; an element that it overwrites loses its
 //! old shadow.
 //!
-//! # Aliasing
+//! **Aliasing.** Buffers are ranges of memory. Elements are inputs by address, so two arguments
+//! that point at the same or overlapping memory share inputs, and their shadows are one: the first
+//! buffer that names an element gives its initial shadow.
 //!
-//! Buffers are ranges of memory. Elements are inputs by address, so two arguments that point at the
-//! same or overlapping memory share inputs, and their shadows are one: the first buffer that names
-//! an element gives its initial shadow.
+//! **Safety.** The program runs in the caller's memory: whatever it accesses must be there.
+//!
+//! **Cost.** An interpreted run, a node of the tape for each active float, and one sweep back over
+//! them.
 
 mod dependence;
 mod forward;

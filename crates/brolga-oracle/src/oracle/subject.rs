@@ -1,4 +1,13 @@
-//! An oracle and what it is asked about: a program, its addresses, and arguments.
+//! Subject of an oracle: a program, its addresses, and the arguments of a call.
+//!
+//! **Question.** An oracle is asked for a derivative of a call. What has it to be told?
+//!
+//! **Answer.** Of the program, in an [`Oracle`]: limits, addresses of data objects, implementations
+//! of imported functions, and buffers that are reached through memory. Of each argument, in an
+//! [`OracleArg`]: its value, its [`Activity`], and for a pointer the buffer behind it
+//! ([`BufferRef`]), with its initial shadow and which of its elements are integers.
+//!
+//! **Cost.** Nothing is copied before a run begins; each run makes a machine of its own.
 
 use brolga_ir::{DataKey, Program};
 use cranelift_codegen::data_value::DataValue;

@@ -1,4 +1,17 @@
-//! Runs that explain themselves: [`Oracle::trace`].
+//! Traced runs of the oracle: gradients that explain themselves.
+//!
+//! **Question.** What does a gradient follow from, in one run?
+//!
+//! **Answer.** [`Oracle::trace`] runs the program with a [`Recorder`], goes back through its tape,
+//! and adds what questions need: the users of each node with their slopes, and what each node is to
+//! the caller at the end where that has a seed of zero. The [`Trace`] answers them.
+//!
+//! **Errors.** Those of [`Oracle::gradient`].
+//!
+//! **Safety.** As for [`Oracle::gradient`].
+//!
+//! **Cost.** That of a gradient, an observation of each instruction, and a list of users for each
+//! node.
 
 use std::collections::HashMap;
 

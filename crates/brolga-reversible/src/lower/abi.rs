@@ -1,18 +1,28 @@
-//! What lowered functions are called, and how.
+//! Calling convention of lowered functions: what they are called, and how.
+//!
+//! **Question.** A reversible function is lowered in several forms, some for callers and some for
+//! each other. Which symbols have they, and what are they given?
+//!
+//! **Answer.**
 //!
 //! | symbol | what |
 //! |---|---|
-//! | `%f` | for callers: the parameters as they are written; a pair that is undone with cotangents |
+//! | `%f` | for callers: parameters as they are written; a pair that is undone with cotangents |
 //! | `%f__inverse` | the same of the inverse |
-//! | `%f__do`, `%f__undo` | the pair: states, then what is read; a failed check puts the states back and traps |
-//! | `%f__adjoint`, `%f__inverse__adjoint` | what undoes each with cotangents: a shadow for each parameter behind |
-//! | `%f__steps`, `%f__back`, and so on | the statements; a failed check is returned as a number |
+//! | `%f__do`, `%f__undo` | the pair: states, then what is read |
+//! | `%f__adjoint`, `%f__inverse__adjoint` | what undoes each with cotangents: shadows behind |
+//! | `%f__steps`, `%f__back`, and so on | the statements |
 //! | `%f__fails` | traps as a check of the function's statements does that has this number |
+//!
+//! Where a check fails, the statements return its number, and the pair puts the states back and
+//! traps.
 //!
 //! All parameters are words of 64 bits: addresses of places, and integers that are read. Statements
 //! take these by their complements. A parameter of 64 bits may be an address, as far as an analysis
 //! sees, and so may a sum with one, and what lies where such a sum is stored; a complement is none.
 //! Accesses of integers in memory say that they are no bits of floats ([`flags_of`]).
+//!
+//! **Cost.** A complement for each integer that is passed, and one where it is taken.
 
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlagsData, Signature, Type as Clif, Value, types};
 use cranelift_codegen::isa::CallConv;

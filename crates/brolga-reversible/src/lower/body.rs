@@ -1,9 +1,33 @@
-//! Statements as CLIF, and with cotangents beside the values.
+//! Lowering of reversible statements to CLIF, with or without cotangents beside the values.
 //!
 //! **Question.** What does a statement do, and what does undoing it do to cotangents?
-//! **Answer.** The statements that are lowered are those that run: of an adjoint, the inverse. If
-//! `x -= e(y)` runs with cotangents, it undoes `x += e(y)`, so `ȳ += x̄ ∂e/∂y`. An exchange
-//! exchanges cotangents, a rotation rotates them, a new place has none.
+//!
+//! **Answer.** [`lowered`] makes one form of a function. The statements that are lowered are those
+//! that run: of an inverse and of an adjoint, the inverted ones. If `x -= e(y)` runs with
+//! cotangents, it undoes `x += e(y)`:
+//!
+//! | statement that runs | values | cotangents |
+//! |---|---|---|
+//! | `x -= e(y)` | `x - e(y)` | `ȳ += x̄ ∂e/∂y` |
+//! | `swap x, y` | exchanged | exchanged |
+//! | a rotation | rotated | rotated by the same angle; that of the angle gets its part |
+//! | a new place | its value | zero |
+//! | the end of a place | gone | go to what its value is made from |
+//! | a call | the callee's form of the same direction | the callee takes shadows too |
+//!
+//! Parameters that are numbers are loaded when the function begins, live in registers, and are put
+//! back when it ends. Arrays, stacks and records stay in memory. The cotangent of a parameter that
+//! is only read begins as zero and is added in the end. A number that is passed to a callee goes
+//! through a stack slot.
+//!
+//! **Errors.** A check that fails at run time goes to one cold block, which returns the number of
+//! the check; behind a call the callee's is handed on. What has been allocated is released first.
+//! What is checked depends on the [`CheckMode`] of the region. An expression without a derivative
+//! is an error of lowering.
+//!
+//! **Cost.** One walk over the statements. In a run, a comparison and a branch for each check;
+//! postconditions and limits of loops are computed again for theirs. With cotangents, the partial
+//! derivatives of each expression that updates a float.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,17 @@
-//! What the functions of a file share while they are lowered.
+//! Context of lowering: what the functions of a file share while they are lowered.
+//!
+//! **Question.** Several forms of several functions are lowered. What do they have in common?
+//!
+//! **Answer.** A [`Lowering`] has the file with its layouts, which functions return a number (of a
+//! check that has failed), whether there are roots, the list of checks ([`CheckSite`], which have
+//! their numbers by it), and the gradients of expressions that have been derived ([`Gradients`]),
+//! so that equal expressions are derived once. A [`Lowered`] is what comes out: a function in CLIF
+//! with its symbol and line.
+//!
+//! **Invariant.** Checks of one function, line and fault have one number, from 1.
+//!
+//! **Cost.** A walk over the list of checks for each new one; a derivation for each expression that
+//! is new.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

@@ -1,11 +1,19 @@
-//! Expressions as CLIF, of values that are there.
+//! Lowering of expressions of the reversible language, of values that are there.
 //!
 //! **Question.** What is `e(x, y)`, given `x` and `y`?
-//! **Answer.** Instructions and calls of C's functions. What an expression reads, its *leaves*, is
-//! loaded by the statement around it, so that the same code makes the function of its leaves whose
-//! gradient is derived ([`super::gradient`]).
 //!
-//! A complex number is two values. A fixed-point number is a double on a grid ([`to_fixed`]).
+//! **Answer.** Instructions and calls of C's functions, which a [`Maker`] appends. What an
+//! expression reads, its *leaves* ([`Leaf`]), is loaded by the statement around it, so that the
+//! same code makes the function of its leaves whose gradient is derived (`super::gradient`).
+//!
+//! A complex number is two values, a real number beside one is one. A fixed-point number is a
+//! double on a grid ([`to_fixed`]). A logarithm is a double, of which `float` is the exponential.
+//!
+//! **Errors.** An integer division without a quotient would trap. Where that is checked, it divides
+//! by one instead, and the maker keeps the condition for the statement to check.
+//!
+//! **Cost.** One walk over the expression; in the run its instructions, and for each checked
+//! division two comparisons and a select.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, Type as Clif, Value, types};

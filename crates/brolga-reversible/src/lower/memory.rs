@@ -1,8 +1,21 @@
-//! Ancillas, which are memory of the function's own: how they begin and end; and stacks.
+//! Ancillas in memory, and stacks: how places of the function's own begin and end.
+//!
+//! **Question.** A reversible function makes an array for itself, fills it, empties it and ends it.
+//! Where does it lie, and is it known to be empty?
 //!
 //! **Answer.** What is small and of known size is on the machine's stack, all else is allocated,
-//! and freed when the place ends. A place that ends holds what is said, number by number. A stack
-//! is a count and its cells; the cells above the top hold zero, so that pushing forgets nothing.
+//! and freed when the place ends. Memory begins as zeros, or as one number throughout. A place that
+//! ends holds what is said, number by number. With cotangents it has a shadow, which begins as
+//! zeros. A stack is a count and its cells; the cells above the top hold zero, so that pushing
+//! forgets nothing: to push and to pop is to move a number, which leaves zero behind.
+//!
+//! **Errors.** A place that holds something else, a stack that is full or empty, a cell that is not
+//! zero. Where memory cannot be allocated the run ends, also where nothing is checked: by a trap
+//! there.
+//!
+//! **Cost.** In a run, a fill when memory begins, and a loop over its numbers when it ends, if that
+//! is checked; an allocation for what has more than 16 KiB or a length that is a parameter, two
+//! with cotangents.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, TrapCode, Value, types};

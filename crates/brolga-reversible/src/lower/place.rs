@@ -1,9 +1,18 @@
-//! Places: where they are, and what is done to them.
+//! Lowering of places: where they are, and what is done to them.
 //!
 //! **Question.** Where is `p[i].x`, and where its cotangent?
+//!
 //! **Answer.** In registers, if the name stands for a number without parts; otherwise in memory, at
 //! an address that is computed, and the cotangent at the same distance from the shadow's beginning.
-//! An index is compared with the length where checks are on.
+//! [`StmtLowering::at`] says which; `load`, `store`, `cotangent`, `set_cotangent` and
+//! `add_cotangent` work on what it returns. An integer that is read, and the number of an
+//! iteration, are values that do not change and have no cotangent.
+//!
+//! **Errors.** Where checks are on, an index is compared with the length, and places that may be
+//! one by their indices are found to be apart ([`StmtLowering::apart`]).
+//!
+//! **Cost.** A multiplication and an addition for each index that is not a constant, once more for
+//! a shadow; for a check of an index one comparison without sign, for one of two places two.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Type as Clif, Value, types};

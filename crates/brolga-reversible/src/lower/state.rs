@@ -1,4 +1,18 @@
-//! A function while its statements are lowered: names, where they are, and where checks go.
+//! State of a lowering: a function while its statements are lowered.
+//!
+//! **Question.** What does each statement have to know of those before it: which names there are,
+//! where they are, and where checks go?
+//!
+//! **Answer.** A [`StmtLowering`] has the names in scope with their homes ([`Home`]: registers,
+//! memory with a shadow, an integer that does not change, the number of an iteration), the memory
+//! that is to be freed, what is checked, and the block to which a failed check goes. A place of a
+//! statement is an [`At`], made of a home and a path. Whether cotangents are carried is part of the
+//! form of the function; where they are zero and stay so, none are (`quiet`).
+//!
+//! **Invariant.** Memory that is allocated is freed, also where a check fails
+//! ([`StmtLowering::leave_if`]).
+//!
+//! **Cost.** A look-up of a name for each place; a branch for each check.
 
 use std::collections::{HashMap, HashSet};
 

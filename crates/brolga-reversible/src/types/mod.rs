@@ -1,13 +1,19 @@
-//! Types: that names are known, that operands fit, and that a statement can be undone.
+//! Type checker of the reversible language: that names are known, that operands fit, and that a
+//! statement can be undone.
 //!
 //! **Question.** Which programs are refused before they run?
+//!
 //! **Answer.** Those of which a name is unknown, a type does not fit, a place is updated by what it
 //! holds itself ([`ErrorKind::AliasWrite`]), a place does not end where it was made
 //! ([`ErrorKind::Dealloc`]), or the number of an iteration is changed
 //! ([`ErrorKind::IteratorChanged`]). Where indices decide whether two places are one, a run
-//! decides.
+//! decides. Names of C's functions and of derived ones are taken.
 //!
 //! **After.** Each `drop` has its type, so that it can be inverted.
+//!
+//! **Errors.** All that are found, in the order of the text, each with its function.
+//!
+//! **Cost.** One walk over each function.
 
 mod advice;
 mod overlap;

@@ -1,8 +1,12 @@
-//! Places that share memory, and names that can be read.
+//! Overlap of places: which of them share memory, and which names can be read.
 //!
 //! **Question.** Does a statement that changes a place change another one?
-//! **Answer.** If both have one name, and fields and indices do not lead apart; where indices
-//! differ, a run knows.
+//!
+//! **Answer.** If both have one name, and fields and indices do not lead apart ([`overlap`]); where
+//! indices differ, a run knows ([`Overlap::Maybe`]). [`readable`] is for names that a builder
+//! gives, which the parser has not seen.
+//!
+//! **Cost.** One walk over both paths, with a comparison of expressions for each index.
 
 use crate::ast::{ExprKind, PathStep, RevPlace, SourceSpan};
 use crate::error::{ErrorKind, RevError};

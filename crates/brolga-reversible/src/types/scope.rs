@@ -1,8 +1,21 @@
-//! Names, and the types of places and expressions.
+//! Names in scope, and the types of places and expressions.
 //!
 //! **Question.** What is an expression, and does a place hold what is done with it?
-//! **Answer.** The type of its operands, which are alike; a number that is written has the type of
-//! what stands beside it.
+//!
+//! **Answer.** A [`NameScope`] has the names that are there, with their types and roles
+//! ([`NameRole`]). A place has the type that its path leads to. An expression has the type of its
+//! operands, which are alike; a number that is written has the type of what stands beside it, or
+//! what is wanted. Only a complex number and a double are mixed. Fixed-point numbers and logarithms
+//! are stored in a form of their own, so in an expression they are converted by `float`.
+//!
+//! Lowering asks the same questions again ([`NameScope::expr`], [`NameScope::operands`]), so both
+//! agree on every type.
+//!
+//! **Errors.** A name that is not there, a wrong type, a constant index out of range, a function
+//! with other arguments; each with what to write instead.
+//!
+//! **Cost.** A name is found by a walk over the names in scope. An expression is typed by one walk,
+//! and again at each operator where lowering asks.
 
 use super::advice::{HOW_TO_SELECT, alike, instead, numbers};
 use super::overlap::TypeResult;

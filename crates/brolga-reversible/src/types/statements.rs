@@ -1,8 +1,26 @@
-//! Statements: that each can be undone.
+//! Type checking of reversible statements: that each can be undone.
 //!
 //! **Question.** Does a statement change what it does not read, and are the types of its places and
 //! expressions those that it is for?
-//! **Answer.** By cases, one for each statement. After an error the next statement is looked at.
+//!
+//! **Answer.** By cases, one for each statement, in a [`Checker`] that knows the names in scope and
+//! the functions of the file. After an error the next statement is looked at.
+//!
+//! | what is checked | so that |
+//! |---|---|
+//! | a place is not read by what changes it | the inverse computes the same |
+//! | an update is `+=` or `-=`, `^=` of integers, `*=` or `/=` of logarithms | it has an inverse |
+//! | iterations' numbers and what is read only do not change | both directions read the same |
+//! | a place ends in the block that makes it, and says what it holds | undoing can make it again |
+//! | a call is given what it changes once | its inverse finds it unchanged |
+//!
+//! Places whose indices differ in the text may still be the same place: a run checks that
+//! ([`Overlap::Maybe`]).
+//!
+//! **Errors.** Each says what is wrong, where, and what could be written instead.
+//!
+//! **Cost.** One walk over the statements. The places of a call are compared in pairs, so a
+//! function has at most 128 parameters.
 
 use std::collections::HashMap;
 

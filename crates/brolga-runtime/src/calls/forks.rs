@@ -1,4 +1,26 @@
-//! What generated code calls for forks: [`crate::forks`] has the tasks.
+//! Helpers of forks: what generated code calls to run tasks and to add to shadows that they share
+//! ([`crate::forks`] has the tasks).
+//!
+//! **Question.** A call runs parts of the program at the same time. How do its forward pass, its
+//! pullback, and additions to shared shadows get from generated code to the tasks?
+//!
+//! **Answer.**
+//!
+//! | call | what it does |
+//! |---|---|
+//! | [`brolga_fork`] | runs the forward passes of tasks |
+//! | [`brolga_join`] | runs the pullbacks of the last fork that has not been reversed |
+//! | [`brolga_pending`], [`brolga_pending_data`] | the delta by which a task adds to a shadow |
+//! | [`brolga_pending_within`] | the same for a loop, whose extent is known before |
+//! | [`brolga_gather`] | what others have added comes to a place before it is read |
+//!
+//! **Errors.** A task that has trapped, a full tape, and no memory for pending sums come back as
+//! numbers.
+//!
+//! **Safety.** Generated code passes its own segment, and a description of code that takes what
+//! stands behind it.
+//!
+//! **Cost.** A call for each; `brolga_pending` looks for the owner of a shadow.
 
 use crate::forks::ForkCall;
 use crate::forks::pending::Extent;

@@ -1,5 +1,20 @@
-//! What generated code calls for calls that an inverse undoes: [`crate::states::inverses`] has the
-//! states.
+//! Helper of inverse pairs: what generated code calls for calls that an inverse undoes
+//! ([`crate::states::inverses`] has the states).
+//!
+//! **Question.** A call of a function, its inverse, and its gradient change one state in turn. What
+//! has to be kept and checked at each point?
+//!
+//! **Answer.** [`brolga_inverse`] is called at each, with a code of the point ([`code`]) and the
+//! parts of the state: where a call begins and ends, where it has been undone at once to be
+//! compared, and in the pullback before the inverse, before the gradient, and behind it.
+//!
+//! **Errors.** A fault is kept in the segment, and the call returns zero.
+//!
+//! **Safety.** Calls begin before they end, and pullbacks run in the opposite order of calls. The
+//! state may be read and written, or the call is guarded.
+//!
+//! **Cost.** A call at each point; a comparison or a copy of the state where the kind of check asks
+//! for it.
 
 use crate::segment::Segment;
 use crate::states::ProgramState;

@@ -1,4 +1,24 @@
-//! What generated code calls for time loops: see [`crate::states::loops`].
+//! Helpers of time loops: what generated code calls to run a loop of steps forwards, keep its
+//! states, and reverse it ([`crate::states::loops`]).
+//!
+//! **Question.** The schedule of a loop is decided at run time. How does generated code, which has
+//! the steps, ask what to do next?
+//!
+//! **Answer.** By four calls, which hand on to the [`LoopRun`] of the loop:
+//!
+//! | call | when | answer |
+//! |---|---|---|
+//! | [`brolga_loop_begin`] | the loop begins | the run, with limits and state |
+//! | [`brolga_loop_forward`] | steps are done in the forward half | to go on, or that all is over |
+//! | [`brolga_loop_reverse`] | the pullback begins | the run, which the tape holds |
+//! | [`brolga_loop_next`] | steps are done in the pullback | to run steps, reverse them, or end |
+//!
+//! **Errors.** A fault is kept in the segment, and the call answers that there is one.
+//!
+//! **Safety.** Generated code passes its own segment, a run of it, and as many cells as it says.
+//! The states may be read, or the call is guarded.
+//!
+//! **Cost.** A call for each stretch of steps, and the copies of states that the schedule asks for.
 
 use crate::segment::Segment;
 use crate::states::loops::{LoopForward, LoopRun};

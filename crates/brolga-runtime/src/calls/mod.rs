@@ -1,4 +1,13 @@
-//! What generated code calls, by name.
+//! Helpers of derived code: what generated code calls, by name.
+//!
+//! - [`symbols`]: all of them, and C's functions.
+//! - [`memory`], `heap`: moves and fills of shadows, C's block routines, `malloc` and its family.
+//! - `pieces`, `poison`, `numbers`: cotangents of fragments of floats, and of bits that are not
+//!   known.
+//! - [`tangents`], [`steps`]: fragments in forward mode; slopes of ulp arithmetic.
+//! - `loops`, [`inverses`], [`forks`]: time loops, inverse pairs, tasks.
+//! - [`gamma`], `through`: derivatives of `lgamma`; C's functions that take pointers.
+//! - [`debug`]: what a debug run checks.
 
 pub mod debug;
 pub mod forks;

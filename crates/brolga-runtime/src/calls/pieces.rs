@@ -1,4 +1,33 @@
-//! What generated code calls to move cotangents in pieces: see [`crate::pieces`].
+//! Helpers for cotangents in pieces: what generated code calls where a float's bytes are moved or
+//! stored one by one ([`crate::pieces`]).
+//!
+//! **Question.** A pullback reverses stores and loads of integers that are bytes of floats, or may
+//! be. Where do the cotangents go?
+//!
+//! **Answer.** Such an integer's cotangent is a *ticket*, the number of a record of bytes; zero is
+//! no cotangent, and a *demand* is one that waits until a store says whether a float lies there.
+//!
+//! | in the primal | in the pullback |
+//! |---|---|
+//! | a store of a piece | [`brolga_take_bytes`]: a ticket for what its shadow holds |
+//! | a load of a piece | [`brolga_add_bytes`]: the ticket's bytes go to the shadow of the place |
+//! | a piece that has two uses | [`brolga_join_bytes`] |
+//! | a shift, or a mask, of a piece | [`brolga_part_of_bytes`], [`brolga_drop_digits`] |
+//! | bits of a float become an integer | [`brolga_double_of_bytes`], and that of singles |
+//! | an integer becomes a float | [`brolga_bytes_of_double`], and that of singles |
+//! | a load or a store of a float where pieces may wait | [`brolga_settle_bytes`] |
+//! | numbers stored over parts of floats, or over blocks | [`brolga_cut_bytes`], [`brolga_clear`] |
+//! | a store, a load of a computed integer | [`brolga_take_demand`], [`brolga_add_demand`] |
+//! | a copy of floats, with such integers between them | [`brolga_move_demand`] |
+//!
+//! **Errors.** [`status::UNTRACKED`] where bytes have a cotangent, and it cannot be told whose it
+//! is.
+//!
+//! **Safety.** Generated code passes a segment that it alone uses, tickets of this run, and shadows
+//! that are valid for the bytes and for the multiples of eight around them.
+//!
+//! **Cost.** Records of eight bytes in the segment's lists, looked up by window; a shadow that is
+//! not there (a delta of zero) costs one test.
 
 use crate::pieces::across::ANYWHERE;
 use crate::pieces::cut::{complete_floats, tears};

@@ -1,4 +1,22 @@
-//! What generated code calls to poison cotangents ([`crate::pieces::poison`]).
+//! Helpers for poisoned cotangents: what generated code calls where a cotangent is not known
+//! ([`crate::pieces::poison`]).
+//!
+//! **Question.** A program has made a number of an integer in memory, which may be a float's bits.
+//! How is the shadow told that the float's cotangent is not known, and what becomes of that?
+//!
+//! **Answer.** The shadow is filled with ones, which are a NaN that nothing else makes
+//! ([`brolga_poison`]). The reverse of a store of an integer that had been computed takes it out,
+//! and from then on loads that such integers may come from poison as well
+//! ([`brolga_without_poison`], [`brolga_hand_on`]); the reverse of a copy of integers moves it to
+//! the original ([`brolga_move_poison`]). Places outside of the run's own memory are noted. What is
+//! still poisoned when the pullback is over is the shadow of an integer, and becomes zero
+//! (`Segment::forget_poison`). A task's places go to its parent (`Segment::join_poison`).
+//!
+//! **Safety.** Generated code passes a segment that it alone uses, and shadows that are valid for
+//! the bytes.
+//!
+//! **Cost.** An entry in a hash table for each place that is poisoned, none if it is the one before
+//! again. A copy looks at its words only where something was poisoned.
 
 use crate::forks::pending::PendingObject;
 use crate::pieces::poison::Poison;

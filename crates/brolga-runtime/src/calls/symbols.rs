@@ -1,10 +1,19 @@
-//! Symbols that generated code may refer to, by the names that compilers give them.
+//! Symbols of the runtime: what generated code may refer to, by the names that compilers give them.
 //!
-//! The mathematical functions are the platform's own, so that a primal compiled by us computes what
-//! it would compute anywhere else. Exceptions: `roundeven`, which is exact, so that any
-//! implementation will do, and which some C libraries lack; `exp10` outside glibc; and the block
-//! routines `memcpy` and its family, which are C's behind a stub that makes bad addresses traps
-//! (see `memory`).
+//! **Question.** Generated code calls functions by name: C's, those of compilers, and helpers of
+//! derived code. Which addresses are these?
+//!
+//! **Answer.** [`symbols`] lists all. The mathematical functions are the platform's own, so that a
+//! primal that is compiled here computes what it would compute anywhere else. Exceptions:
+//! `roundeven`, which is exact, so that any implementation will do, and which some C libraries
+//! lack; `exp10` outside glibc; and the block routines `memcpy` and its family, which are C's
+//! behind a stub that makes bad addresses traps (see `memory`). Functions that leave results behind
+//! pointers have such stubs, too, where traps are caught.
+//!
+//! **Invariant.** Each name is there once.
+//!
+//! **Cost.** A list of pairs for each time that it is asked. In a run a call costs what the
+//! function does.
 
 use crate::calls::{debug, forks, gamma, heap, inverses, loops, memory, pieces, steps, tangents};
 use crate::captures;

@@ -1,5 +1,26 @@
-//! What generated code calls where floats move in fragments in forward mode: see
-//! [`crate::pieces::fragments`].
+//! Helpers for fragments in forward mode: what generated code calls where floats move in pieces
+//! ([`crate::pieces::fragments`]).
+//!
+//! **Question.** A float is moved in parts, with its tangent beside it, bit by bit. Is what is put
+//! together at the end the tangent of a float?
+//!
+//! **Answer.** A *fragment* has the same part of the tangent's bits as of the primal's. Which
+//! tangent belongs to which float is noted where a fragment is loaded ([`brolga_tangent_note`],
+//! [`brolga_tangent_note_word`]) and looked up where one is made whole ([`brolga_tangent_whole`],
+//! [`brolga_tangent_digits`]). Shadow memory to which fragments were stored is *dirty*
+//! ([`brolga_tangent_mark`]), and copies and fills of memory take that along. Before floats are
+//! loaded from dirty memory it is settled ([`brolga_tangent_settle`]): a tangent that is known is
+//! put there, another one becomes poison. `Segment::end_tangent` does so for what is dirty when the
+//! run ends.
+//!
+//! **Invariant.** `waiting` of the segment says whether anything is dirty, so that generated code
+//! asks only then.
+//!
+//! **Safety.** Generated code passes a segment that it alone uses; primal and shadow are valid for
+//! the bytes and for the multiples of eight around them.
+//!
+//! **Cost.** Two look-ups in hash tables for each half of a word that is noted, marked or settled.
+//! Where all is zero, and where there is no shadow, one test.
 
 use crate::pieces::There;
 use crate::pieces::fragments::{HALF, POISON, WINDOW, halves, windows, word};

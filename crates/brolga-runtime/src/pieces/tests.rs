@@ -1,4 +1,5 @@
-//! Pieces of floats against a model that knows where each byte came from.
+//! Tests of pieces of floats: random moves of bytes against a model that knows where each byte came
+//! from, and cases of numbers, digits, records and what is kept.
 
 use proptest::prelude::*;
 

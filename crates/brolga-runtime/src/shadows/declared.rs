@@ -1,4 +1,16 @@
-//! What the caller of a run says of its pointer arguments.
+//! Declarations of a run's caller: what it says of its pointer arguments.
+//!
+//! **Question.** A pointer argument is an address. How large is what lies there, where is its
+//! shadow, and where are floats in it?
+//!
+//! **Answer.** A [`Declared`] has the addresses and, if the caller says it, the length. A
+//! [`SharedInstance`] is a WebAssembly instance whose memory tasks of forks share. [`Floats`] are
+//! where the caller has put floats; [`KnownFloats`] has all of them by offset, for integers that
+//! become numbers.
+//!
+//! **Invariant.** Known floats are sorted, none over another.
+//!
+//! **Cost.** A binary search for each question whether a float lies somewhere.
 
 use std::ops::Range;
 use std::sync::Arc;

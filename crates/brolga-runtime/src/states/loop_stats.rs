@@ -1,4 +1,13 @@
-//! What loops of a run have done, in numbers.
+//! Statistics of time loops: what loops of a run have done, in numbers.
+//!
+//! **Question.** How many steps ran, were recorded and were reversed, and how many states did that
+//! take?
+//!
+//! **Answer.** [`LoopStats`] adds up what all time loops of a run have done: steps, states kept and
+//! put back, in memory and in a file, and the most that one loop had at a time. A [`LoopPlan`] says
+//! how loops that began in one place were reversed.
+//!
+//! **Cost.** Some additions for each loop.
 
 use brolga_schedules::{Selection, Stats};
 

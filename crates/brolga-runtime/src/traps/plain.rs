@@ -1,4 +1,11 @@
-//! Targets without a guard: the call is a plain call, and a trap ends the process.
+//! Guard of targets without one: the call is a plain call, and a trap ends the process.
+//!
+//! **Question.** What do guarded calls mean where no signal handler is written for the target?
+//!
+//! **Answer.** The functions of the guard on Linux, without effect: [`call`] calls, [`mark`] runs
+//! the access, and there are no handlers.
+//!
+//! **Cost.** None beside the call.
 
 use super::ranges::CodeRanges;
 use super::trap::{Entry, RawTrap};

@@ -1,4 +1,4 @@
-//! Machine code that traps in every way, nested, and on many threads.
+//! Tests of guarded calls: machine code that traps in every way, nested, and on many threads.
 
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 

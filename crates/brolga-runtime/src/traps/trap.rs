@@ -1,4 +1,12 @@
 //! Traps as the hardware reports them.
+//!
+//! **Question.** Generated code was stopped. At which instruction, by which signal, and why?
+//!
+//! **Answer.** A [`RawTrap`] has the address of the instruction, the [`Signal`], the address that
+//! could not be accessed, and the [`Cause`], as far as it is known: a call to where no code is, a
+//! stack that is used up, or anything else. What the instruction is of is for the compiler to say.
+//!
+//! **Cost.** None where there is no trap.
 
 /// Generated code that takes one pointer and reports through it.
 pub type Entry = unsafe extern "C" fn(*mut u8);

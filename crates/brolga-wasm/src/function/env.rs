@@ -1,7 +1,21 @@
-//! What functions share while they are translated: symbols, signatures, references, helpers.
+//! Translation environment: what functions of a module share while they are translated.
+//!
+//! **Question.** Functions refer to each other, to tables, helpers and the host by symbols. Which
+//! symbols and signatures are these, and which of them has something asked for?
+//!
+//! **Answer.** An [`Env`] has the program that is being made, the symbol of each function, and
+//! lists of what is needed beside the functions of the module: references, dispatchers of calls
+//! through tables, helpers, forks. Whatever emits code asks it by name and so adds to the lists;
+//! what they hold is defined in the end. [`Env::define`] verifies a finished function and keeps its
+//! source locations, which are offsets in the module.
 //!
 //! This is what [`super::func`] writes functions with, and what everything that emits code builds
 //! on; it knows of no function's body.
+//!
+//! **Errors.** Element segments whose entries are not known, and what should not happen: a function
+//! that does not verify, or a symbol that is there twice.
+//!
+//! **Cost.** A look-up in a hash table for each symbol; one run of the verifier for each function.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,9 @@
-//! A function of a module as CLIF: control flow, numbers, vectors, memory.
+//! Function translation: a function of a module as CLIF.
+//!
+//! - [`func`]: control flow, locals and calls.
+//! - [`ops`], `simd`: numbers, vectors.
+//! - [`memory`]: linear memory, globals and tables.
+//! - [`env`]: what functions share while they are translated.
 
 pub(crate) mod env;
 pub(crate) mod func;

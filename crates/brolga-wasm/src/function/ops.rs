@@ -1,7 +1,15 @@
-//! Operators on numbers: almost all are one CLIF instruction, which traps where Wasm wants it to.
+//! Translation of WebAssembly's numeric operators: almost all are one CLIF instruction, which traps
+//! where Wasm wants it to.
 //!
-//! Truth values have 32 bits in Wasm and 8 in CLIF: a comparison is extended, and where a branch
-//! takes the result the extension is seen through ([`Fx::pop_condition`]).
+//! **Question.** Which instructions are an operator on numbers?
+//!
+//! **Answer.** [`Fx::number`] takes operands from the stack of values, appends an instruction and
+//! pushes its result; it returns whether the operator was one of its own. Truth values have 32 bits
+//! in Wasm and 8 in CLIF: a comparison is extended, and where a branch takes the result the
+//! extension is seen through ([`Fx::pop_condition`]). Constants keep their bits, those of a NaN,
+//! too.
+//!
+//! **Cost.** One instruction for an operator, two for a comparison or an extension of a part.
 
 use brolga::cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use brolga::cranelift_codegen::ir::immediates::{Ieee32, Ieee64};

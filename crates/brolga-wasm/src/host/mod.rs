@@ -1,8 +1,18 @@
-//! What translated code asks of the host, and what the host keeps of an instance.
+//! Host functions: what translated code asks of the host, and what the host keeps of an instance.
 //!
-//! Host functions get the instance pointer; in front of it, at a fixed place, lies the pointer to
-//! the instance's [`HostState`]. They do nothing that a derivative could notice (see
-//! `Program::define_host`).
+//! **Question.** Memory grows, output is written, time and random numbers are asked for, and all of
+//! it from compiled code. Where does the host find the instance?
+//!
+//! **Answer.** Host functions get the instance pointer; in front of it, at a fixed place
+//! ([`STATE_CELL`]), lies the pointer to the instance's [`HostState`]. They do nothing that a
+//! derivative could notice (see `Program::define_host`): what is written to memory is written by
+//! translated code, but for random bytes, whose place that code has overwritten before. Random
+//! numbers begin anew at each call, so that primal and forward pass see the same.
+//!
+//! **Safety.** The instance is alive, and no other thread uses it. Addresses that a program hands
+//! over are compared with the size of memory before they are read.
+//!
+//! **Cost.** A call of the host for each; a copy of what is written.
 
 pub(crate) mod binary128;
 pub(crate) mod region;

@@ -1,12 +1,18 @@
-//! What Emscripten leaves to JavaScript and a computation may need: growth of memory, copies of
-//! large blocks, the time, and calls out of which an exception would be caught.
+//! Emscripten's imports: what it leaves to JavaScript and a computation may need.
 //!
-//! System calls answer what they answer where there is no file.
+//! **Question.** A module that Emscripten has linked imports functions by which memory grows, large
+//! blocks are copied, the time is asked for, and exceptions would be caught. What are they here?
 //!
-//! Its C library does not use `memory.grow`: it asks the host to, in bytes, and copies what is
-//! longer than half a kilobyte by a function of the host's. In a build that was made small these
-//! imports are called `a.a` and `a.b`; then only the embedder can say what they are
-//! ([`super::Imports::means`]).
+//! **Answer.** Shims, which translated code has in place of the imports. Its C library does not use
+//! `memory.grow`: it asks the host to, in bytes, and copies what is longer than half a kilobyte by
+//! a function of the host's. System calls answer what they answer where there is no file. A call
+//! out of which an exception would be caught ([`invokes`]) is the call and nothing else. In a build
+//! that was made small these imports are called `a.a` and `a.b`; then only the embedder can say
+//! what they are ([`super::Imports::means`]).
+//!
+//! **Errors.** A function that is not here, or has another type, has no shim.
+//!
+//! **Cost.** A few instructions for each; a call of the host for the time, and where memory grows.
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, types};

@@ -1,12 +1,21 @@
 //! C functions that take pointers, as imports, and division of complex numbers.
 //!
-//! The pointers are offsets into memory 0 on one side and addresses on the other: a shim checks the
-//! range, adds the base, and calls C's function, which has a rule.
+//! **Problem.** The pointers are offsets into memory 0 on one side and addresses on the other.
+//!
+//! **Answer.** A shim checks the range, adds the base, and calls C's function, which has a rule:
 //!
 //! ```text
 //! frexp(f64 x, i32 p)      v3 = range(p, 4)        ;; a trap, if these four bytes lie outside
 //!                          v4 = call %frexp(v1, v3)
 //! ```
+//!
+//! [`widened`] makes one for any function of the table of rules that takes pointers, [`shim`] has
+//! those whose ranges depend on an argument. Complex division, which compilers call by a name of
+//! their own, is written out.
+//!
+//! **Errors.** A range outside of memory is a trap, as it is for the module's own accesses.
+//!
+//! **Cost.** A check for each pointer, and the call.
 
 use brolga::cranelift_codegen::ir::{self, InstBuilder, Signature, types};
 use brolga_rules::{MathKind, MathRule, Ty};

@@ -1,4 +1,12 @@
-//! Which functions of LLVM's OpenMP runtime an import is ([`crate::translate`] has what they do).
+//! OpenMP imports: which functions of LLVM's runtime an import is ([`crate::translate`] has what
+//! they do).
+//!
+//! **Question.** A module calls `__kmpc_fork_call` and its like. Which parts of OpenMP are these?
+//!
+//! **Answer.** [`part`] goes by the name and the type. What has a name of OpenMP's and is not
+//! listed, or has another type, is refused: to call it is a trap.
+//!
+//! **Cost.** A match on the name for each import.
 
 use wasmparser::{FuncType, ValType};
 

@@ -8,6 +8,12 @@
 //! answers with the error that a sandbox answers with to which nothing was given ([`REFUSED`]).
 //! What a function writes to memory it writes by CLIF instructions, so the pass sees floats being
 //! overwritten; the host only computes the numbers.
+//!
+//! **Errors.** A function that is not here, has another type, or has pointers in a module without
+//! memory, has no shim.
+//!
+//! **Cost.** A call of the host for output, time, random numbers and an exit; otherwise a few
+//! instructions.
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, Type, Value, types};

@@ -1,5 +1,19 @@
-//! Memory of an instance as the host sees it: blocks for arguments, floats in them, and their
-//! cotangents.
+//! Buffers of an instance: memory as the host sees it, with blocks for arguments, floats in them,
+//! and their cotangents.
+//!
+//! **Question.** A host calls a module's function with arrays. How do they get into the instance's
+//! memory, and their cotangents out of its shadow?
+//!
+//! **Answer.** [`Instance::alloc`] gets a block from the module's own allocator, if it has one,
+//! otherwise in pages by which memory grows. [`Instance::write_f64`], [`Instance::read_f64`] and
+//! those of singles copy floats in and out, [`Instance::shadow_f64`] and
+//! [`Instance::set_shadow_f64`] cotangents. What the host writes is known to be floats of that size
+//! whenever a derivative begins; [`Instance::declare_floats`] says so of what was written in
+//! another way.
+//!
+//! **Errors.** What lies outside of memory, and a block for which there is no room.
+//!
+//! **Cost.** A copy of each array, and for what is known an entry for each range that was written.
 
 use crate::error::Error;
 use crate::instance::Instance;

@@ -1,4 +1,29 @@
-//! An instance: memory, globals and tables of its own, and a shadow for all of it.
+//! Module instance: memory, globals and tables of its own, a shadow for all of it, and calls of
+//! functions and of their derivatives.
+//!
+//! **Question.** A WebAssembly function is called through an instance, which its code reaches by
+//! one pointer. What stands behind that pointer, and how does a derivative run on it?
+//!
+//! **Answer.** An [`Instance`] owns a `Region`: a header with cells of globals, sizes and fuel,
+//! memory 0 behind it, and a shadow that is laid out alike. Every entry but a pullback does the
+//! same:
+//!
+//! - arguments are checked by the function's type, and the instance pointer is put in front;
+//! - `prepare` takes away pages beyond the memory's size, and sets the random numbers' seed, the
+//!   exit code and the fuel;
+//! - the compiled code runs, and what ends it becomes an [`Error`]: a trap, or an exit.
+//!
+//! [`Instance::call`] runs the primal, [`Instance::gradient`] a combined function,
+//! [`Instance::tangent`] forward mode, [`Instance::forward`] and [`Instance::pullback`] the two
+//! halves of split mode. Of a width above one, the derivatives of memory are in a shadow of that
+//! width.
+//!
+//! **Safety.** Translated code reaches memory through the instance pointer only, and stays inside
+//! of the region by checks, or by guard pages whose faults are traps. `&mut self` keeps other users
+//! away. A pullback runs on the instance of its forward pass, or not at all.
+//!
+//! **Cost.** Address space for the region and its shadow, and a copy of the module's image. A call
+//! converts its arguments and results.
 
 mod buffers;
 mod floats;

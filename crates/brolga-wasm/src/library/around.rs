@@ -3,18 +3,23 @@
 //!
 //! **Problem.** A function of a library may be known, but not as something that takes numbers and
 //! returns one, as a rule of the table has it ([`crate::library::mathlib`]): it takes and leaves
-//! its numbers in memory, or in words that are no floats. **Answer.** The module's function stays
-//! as `NAME.own`, is given its operands as constants, and in its place stands one that is written
-//! in CLIF ([`Around::emit`](crate::provided::Around::emit)): it computes what has the right
-//! derivative, and gives that the value that `NAME.own` has left ([`with_value`]). What there is in
-//! `NAME.own`, and in what is called by nothing else, is left to the run (`Func::untracked`), since
-//! no cotangent comes there.
+//! its numbers in memory, or in words that are no floats.
+//!
+//! **Answer.** The module's function stays as `NAME.own`, is given its operands as constants, and
+//! in its place stands one that is written in CLIF
+//! ([`Around::emit`](crate::provided::Around::emit)): it computes what has the right derivative,
+//! and gives that the value that `NAME.own` has left ([`with_value`]). What there is in `NAME.own`,
+//! and in what is called by nothing else, is left to the run (`Func::untracked`), since no
+//! cotangent comes there.
 //!
 //! Names are not believed: before a function is replaced, it is run, and has to agree with what its
 //! name says ([`crate::library::wrapped`]).
 //!
-//! Source: of a value beside an expression whose derivative it has: the straight-through estimator
-//! of neural networks, exact here.
+//! **Cost.** In a run the function twice: the module's own, and the expression that has its
+//! derivative.
+//!
+//! **Source.** Of a value beside an expression whose derivative it has: the straight-through
+//! estimator of neural networks, exact here.
 
 use brolga::cranelift_codegen::ir::{self, InstBuilder, Signature, Type, Value, types};
 

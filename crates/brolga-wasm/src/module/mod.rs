@@ -1,4 +1,18 @@
-//! A module: translated once, instantiated as often as one likes.
+//! Module: translated once, instantiated as often as one likes.
+//!
+//! **Question.** What is known of a WebAssembly module once it has been translated, whatever
+//! instances there will be?
+//!
+//! **Answer.** A [`Module`] has the program in CLIF ([`Module::program`]), the layout of an
+//! instance, the bytes with which every instance begins, and names and types of what is exported.
+//! [`Module::function`] finds an export, [`Module::request`] says what is asked of its derivative:
+//! the instance, which is parameter 0, is duplicated, so arguments are active or constant.
+//! Functions are compiled when one of them is first called.
+//!
+//! **Errors.** Names that are not exported, imports that are exported again, and activities that do
+//! not fit.
+//!
+//! **Cost.** Translation and compilation once; a clone shares everything.
 
 pub(crate) mod allocators;
 

@@ -1,5 +1,8 @@
-//! What is made of several gradients, or of a gradient's derivative: batches, Hessians, gradients
-//! at points of an instance.
+//! Products of derivatives: what is made of several gradients, or of a gradient's derivative.
+//!
+//! - [`batch`]: several directions, or several seeds, in one run of an instance.
+//! - [`second`]: products of the Hessian with a direction.
+//! - [`point`]: an exported function at a point of an instance, with derivatives as flat vectors.
 
 pub(crate) mod batch;
 pub(crate) mod point;

@@ -1,4 +1,17 @@
-//! The guard on Linux: a handler for signals, and a landing pad for each guarded call ([`frames`]).
+//! Guard on Linux: a handler for signals, and a landing pad for each guarded call ([`frames`]).
+//!
+//! **Question.** Generated code is called. How does a trap in it come back as an error, on a thread
+//! that may make such calls within each other?
+//!
+//! **Answer.** [`call`] has the handler installed and an alternate stack ready, puts a frame on the
+//! thread's chain, and enters the code by the trampoline of the architecture. If the handler has
+//! sent control to the landing pad, the frame has the trap. The chain is as before when the call is
+//! over.
+//!
+//! **Safety.** What lies below the landing pad on the stack is generated code, which may be
+//! abandoned.
+//!
+//! **Cost.** Two tests and the trampoline for a call; a signal for a trap.
 
 mod altstack;
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
