@@ -1,6 +1,7 @@
 //! Rules that no compiler knows.
 //!
-//! - Every Rust file begins with a `//!` header.
+//! - Every Rust file begins with a `//!` header, which in the crates says what question the file
+//!   answers, or which problem it solves, and at what cost.
 //! - No Rust file has more than 800 lines.
 //! - Nothing is left over from writing: no `dbg!`, `todo!`, `unimplemented!`; no test is skipped or
 //!   expected to panic.
@@ -51,6 +52,7 @@ pub fn run() -> Result<(), Failure> {
         };
         if extension == Some("rs") {
             violations.extend(functions::check(&name, &text).into_iter().map(|v| format!("{name}: {v}")));
+            violations.extend(header(&name, &text).map(|v| format!("{name}: {v}")));
         }
         violations.extend(found.into_iter().map(|v| format!("{name}: {v}")));
     }
@@ -77,6 +79,24 @@ pub fn walk(folder: &Path, out: &mut Vec<PathBuf>) {
         } else {
             out.push(path);
         }
+    }
+}
+
+/// Least lines of code of a file whose header says more than what it is for.
+const LEAST_CODE: usize = 30;
+
+/// What the header of a file of a crate does not say. Files of tests say what was broken instead.
+fn header(name: &str, text: &str) -> Option<String> {
+    let is_source = name.starts_with("crates/") && name.contains("/src/") && !name.ends_with("/tests.rs");
+    let (header, code): (Vec<&str>, Vec<&str>) = text.lines().partition(|l| l.starts_with("//!"));
+    if !is_source || code.len() < LEAST_CODE {
+        return None;
+    }
+    let says = |words: &[&str]| header.iter().any(|l| words.iter().any(|w| l.contains(w)));
+    match (says(&["**Question", "**Problem"]), says(&["**Cost"])) {
+        (false, _) => Some("its header has no **Question.** and no **Problem.**".to_owned()),
+        (true, false) => Some("its header has no **Cost.**".to_owned()),
+        (true, true) => None,
     }
 }
 
@@ -127,7 +147,7 @@ fn clif(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_LINES, clif, forbidden, rust};
+    use super::{MOST_LINES, clif, forbidden, header, rust};
 
     #[test]
     fn leftovers_are_found() {
@@ -141,5 +161,18 @@ mod tests {
         assert_eq!(rust(&long).len(), 1);
         assert!(clif("test grad\n; about\nfunction").is_empty());
         assert_eq!(clif("function %f() {").len(), 1);
+    }
+
+    #[test]
+    fn headers_say_what_a_file_is_for() {
+        let code = "\nfn f() {}".repeat(40);
+        let all = format!("//! Liveness.\n//!\n//! **Question.** Which?\n//! **Cost.** A walk.{code}");
+        assert_eq!(header("crates/a/src/b.rs", &all), None);
+        for (part, missing) in [("**Question.**", "**Question.**"), ("**Cost.**", "**Cost.**")] {
+            let found = header("crates/a/src/b.rs", &all.replace(part, "")).expect("it says less");
+            assert!(found.contains(missing), "{found}");
+        }
+        assert_eq!(header("crates/a/src/b.rs", "//! Parts.\nmod a;"), None);
+        assert_eq!(header("crates/a/tests/b.rs", &format!("//! Tests.{code}")), None);
     }
 }
