@@ -100,6 +100,18 @@ impl From<Sweep> for brolga::drivers::Sweep {
     }
 }
 
+/// That rows and columns of a matrix can name all floats of a call.
+pub fn has_columns(job: &Job<'_>) -> Result<(), Failure> {
+    match job.call.divided() {
+        None => Ok(()),
+        Some(arg) => Err(Failure::Usage(format!(
+            "{}: argument {arg} has numbers of four bytes and of eight, of which a matrix has no columns: ask for \
+             `grad`, `jvp` or `hvp`",
+            job.name()
+        ))),
+    }
+}
+
 /// Run `jvp`.
 pub fn jvp(args: &JvpArgs) -> Result<(), Failure> {
     told(args.json, || {
@@ -144,6 +156,7 @@ pub fn jacobian_of(args: &JacobianArgs) -> Result<(), Failure> {
         let file = read(&args.input, &args.call.calls)?;
         let rules = Rules::new(&file);
         for job in jobs(&file, &CallOptions::from(&args.call))? {
+            has_columns(&job)?;
             let rows = match outputs(&job.call, &args.outputs) {
                 Err(Error::Usage(message)) => return Err(Failure::Usage(message)),
                 rows => rows.map_err(|e| Failure::Run(job.name(), e))?,

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::args::{CallOptions, Directions, FileArg, Limit, SecondOptions};
 use crate::failure::Failure;
-use crate::forward::matrix;
+use crate::forward::{has_columns, matrix};
 use crate::jobs::{Job, jobs, read};
 use crate::report::{Progress, show, told};
 
@@ -94,6 +94,7 @@ pub fn hessian_of(args: &HessianArgs) -> Result<(), Failure> {
     told(args.json, || {
         let file = read(&args.input, &args.call.forward.calls)?;
         for job in second_jobs(&file, &args.call)? {
+            has_columns(&job)?;
             let mut progress = Progress::new(format!("{}: the Hessian", job.name()));
             let mut found = || {
                 let options = job.options();

@@ -13,7 +13,7 @@
 //!
 //! [`Options::width`]: brolga::Options
 
-use brolga::drivers::{interleave, of_direction, width_for};
+use brolga::drivers::width_for;
 use brolga::{ArgActivity, DerivedRule, Error};
 use cranelift_codegen::data_value::DataValue;
 
@@ -58,7 +58,7 @@ pub fn batch(rule: &DerivedRule, call: &Invocation, directions: &[Direction]) ->
         for i in 0..n {
             given[k * (hidden + n) + hidden + i] = direction.of_value(i).cloned();
             if let (Some(bytes), Some(b)) = (direction.of_buffer(i), memory.buffer_mut(i)) {
-                interleave(b.shadow.bytes_mut(), bytes, b.elem.bytes(), (k, width));
+                call.interleave(i, b.shadow.bytes_mut(), bytes, (k, width));
             }
         }
     }
@@ -68,7 +68,7 @@ pub fn batch(rule: &DerivedRule, call: &Invocation, directions: &[Direction]) ->
     undamaged(&memory)?;
     let of_buffer = |i: usize, k: usize| {
         let b = memory.shadow(i).filter(|b| b.elem.is_float())?;
-        Some(decode_all(b.elem, &of_direction(b.shadow.bytes(), b.elem.bytes(), (k, width))))
+        Some(decode_all(b.elem, &call.of_direction(i, b.shadow.bytes(), (k, width))))
     };
     let one = |k: usize| Tangents {
         value: items(call, &value),
@@ -96,7 +96,7 @@ pub fn gradients(rule: &DerivedRule, calls: &[Invocation]) -> Result<Vec<Outcome
         seeds.extend_from_slice(&call.seeds);
         for (i, arg) in call.args.iter().enumerate() {
             if let (BoundArg::Buffer { shadow, .. }, Some(b)) = (arg, memory.buffer_mut(i)) {
-                interleave(b.shadow.bytes_mut(), shadow, b.elem.bytes(), (k, width));
+                call.interleave(i, b.shadow.bytes_mut(), shadow, (k, width));
             }
         }
     }
@@ -131,7 +131,7 @@ pub fn gradient_of(
         ArgActivity::Active => cotangents[call.hidden() + i].as_ref().map(|v| from_data(v, call.params[i])),
         ArgActivity::Duplicated => {
             let b = memory.shadow(i)?;
-            Some(Item::Many(decode_all(b.elem, &of_direction(b.shadow.bytes(), b.elem.bytes(), at))))
+            Some(Item::Many(decode_all(b.elem, &call.of_direction(i, b.shadow.bytes(), at))))
         }
     };
     (0..call.args.len()).map(of).collect()

@@ -193,22 +193,69 @@ impl Invocation {
             && of[1..].iter().all(|w| matches!(w, PlaceWord::I32 | PlaceWord::Rest))
     }
 
+    /// A buffer that has singles in elements of eight bytes, which rows and columns of a matrix
+    /// cannot name.
+    pub fn divided(&self) -> Option<usize> {
+        let is_divided = |arg: usize| {
+            let Some((owner, ElemType::F64, ..)) = self.buffer(arg) else { return false };
+            let words = self.words.get(owner).and_then(Option::as_ref);
+            self.activity(arg) == ArgActivity::Duplicated && words.is_some_and(|w| w.contains(&PlaceWord::F32))
+        };
+        (0..self.args.len()).find(|&arg| is_divided(arg))
+    }
+
+    /// The numbers of a buffer: where each begins, and what it is.
+    pub fn numbers(&self, arg: usize) -> Vec<(usize, ElemType)> {
+        let Some((owner, elem, data, _)) = self.buffer(arg) else { return vec![] };
+        let uniform = || (0..data.len() / elem.bytes()).map(|k| (k * elem.bytes(), elem)).collect();
+        let Some(Some(words)) = self.words.get(owner) else { return uniform() };
+        let one = |(k, word): (usize, &PlaceWord)| match word {
+            PlaceWord::F64 | PlaceWord::Q43 => Some((4 * k, ElemType::F64)),
+            PlaceWord::F32 => Some((4 * k, ElemType::F32)),
+            PlaceWord::I64 => Some((4 * k, ElemType::Int(64))),
+            PlaceWord::I32 => Some((4 * k, ElemType::Int(32))),
+            PlaceWord::Rest => None,
+        };
+        words.iter().enumerate().filter_map(one).filter(|(at, elem)| at + elem.bytes() <= data.len()).collect()
+    }
+
+    /// Put what one derivative of a batch has for a buffer among what all have: number `k` of
+    /// `width`. Each float of all is as many floats, one behind the other.
+    pub fn interleave(&self, arg: usize, all: &mut [u8], one: &[u8], (k, width): (usize, usize)) {
+        for (at, elem) in self.numbers(arg) {
+            let n = elem.bytes();
+            all[width * at + k * n..][..n].copy_from_slice(&one[at..at + n]);
+        }
+    }
+
+    /// Take it out again.
+    pub fn of_direction(&self, arg: usize, all: &[u8], (k, width): (usize, usize)) -> Vec<u8> {
+        let mut one = vec![0; all.len() / width];
+        for (at, elem) in self.numbers(arg) {
+            let n = elem.bytes();
+            one[at..at + n].copy_from_slice(&all[width * at + k * n..][..n]);
+        }
+        one
+    }
+
     /// Floats of two lists of what a buffer holds, or of its shadow, in pairs: each of its own type
     /// where a type says what lies there.
     pub fn pairs(&self, arg: usize, a: &[Num], b: &[Num]) -> Vec<(f64, f64)> {
         let words = self.buffer(arg).and_then(|b| self.words.get(b.0)?.as_deref());
         let mut found = Vec::new();
         for (k, (a, b)) in a.iter().zip(b).enumerate() {
-            let (of, halves) = match a {
-                Num::F64(_) => (words.and_then(|w| w.get(2 * k..2 * k + 2)), [0, 32]),
-                _ => (words.and_then(|w| w.get(k..=k)), [0, 0]),
-            };
+            let is_double = matches!(a, Num::F64(_));
+            let word = |i: usize| words.map(|w| w.get(i).copied().unwrap_or(PlaceWord::Rest));
+            let first = word(if is_double { 2 * k } else { k });
             let single = |n: &Num, by: u32| f64::from(f32::from_bits((n.as_f64().to_bits() >> by) as u32));
-            match of {
-                Some([PlaceWord::F64 | PlaceWord::Q43, _] | [PlaceWord::F32]) => found.push((a.as_f64(), b.as_f64())),
-                None if a.is_float() && b.is_float() => found.push((a.as_f64(), b.as_f64())),
-                Some(two @ [_, _]) => {
-                    let singles = two.iter().zip(halves).filter(|(w, _)| **w == PlaceWord::F32);
+            match (first, is_double) {
+                (None, _) if a.is_float() && b.is_float() => found.push((a.as_f64(), b.as_f64())),
+                (Some(PlaceWord::F64 | PlaceWord::Q43), _) | (Some(PlaceWord::F32), false) => {
+                    found.push((a.as_f64(), b.as_f64()));
+                }
+                (Some(_), true) => {
+                    let halves = [(first, 0), (word(2 * k + 1), 32)];
+                    let singles = halves.into_iter().filter(|h| h.0 == Some(PlaceWord::F32));
                     found.extend(singles.map(|(_, by)| (single(a, by), single(b, by))));
                 }
                 _ => {}

@@ -174,7 +174,7 @@ impl File {
     pub fn bind(&self, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Invocation> {
         let Some(wasm) = &self.wasm else {
             if let Some(reversible) = &self.reversible {
-                reversible.takes(text, call)?;
+                reversible.takes(text, call, self.program.func(&call.func.node).is_some())?;
             }
             let mut bound = Invocation::bind(&self.program, text, call, clauses)?;
             if let Some(reversible) = &self.reversible {

@@ -15,7 +15,7 @@
 //! many times as large as there are directions in the run. A rule is derived once for each width,
 //! or for each run where runs leave traces in data objects.
 
-use brolga::drivers::{Star, interleave, of_direction, width_for};
+use brolga::drivers::{Star, width_for};
 use brolga::second::{Along, HessianRule, Second};
 use brolga::{ArgActivity, Error, Mode};
 use brolga_wasm::Instance;
@@ -109,7 +109,7 @@ fn batch(rule: &HessianRule, call: &Invocation, directions: &[Direction]) -> Res
         ArgActivity::Duplicated => {
             let (owner, elem, ..) = call.buffer(i)?;
             let [_, product] = places.blocks[owner].as_ref()?;
-            Some(Item::Many(decode_all(elem, &of_direction(product.bytes(), elem.bytes(), (k, width)))))
+            Some(Item::Many(decode_all(elem, &call.of_direction(i, product.bytes(), (k, width)))))
         }
     };
     let one =
@@ -128,12 +128,12 @@ struct SecondShadows {
 impl SecondShadows {
     fn blocks(call: &Invocation, directions: &[Direction], width: usize) -> Self {
         let block = |(i, arg): (usize, &BoundArg)| match arg {
-            BoundArg::Buffer { data, elem, .. } => {
+            BoundArg::Buffer { data, .. } => {
                 let still = vec![0; data.len() * width];
                 let mut tangents = Block::new(&still);
                 for (k, direction) in directions.iter().enumerate() {
                     if let Some(bytes) = direction.of_buffer(i) {
-                        interleave(tangents.bytes_mut(), bytes, elem.bytes(), (k, width));
+                        call.interleave(i, tangents.bytes_mut(), bytes, (k, width));
                     }
                 }
                 Some([tangents, Block::new(&still)])

@@ -522,7 +522,7 @@ impl Cx<'_> {
         let role = match moved {
             Kinds::F64 => CopyRole::Floats(8),
             Kinds::F32 => CopyRole::Floats(4),
-            Kinds::POINTER => CopyRole::Pointers,
+            Kinds::POINTER if !self.may_be_floats(args[0]) && !self.may_be_floats(args[1]) => CopyRole::Pointers,
             // What a module copies may be floats that other functions, or the host, have put there.
             Kinds::NONE if self.i.program.vmctx_pointers_only => CopyRole::Mixed,
             Kinds::NONE if k.has(Kinds::INT) => {
@@ -532,6 +532,7 @@ impl Cx<'_> {
                 if self.i.demanded && active { CopyRole::Mixed } else { CopyRole::Ints }
             }
             _ if let Some(fields) = self.fields(inst, mixed == moved)
+                && (moved != Kinds::POINTER || fields.iter().all(|f| matches!(f.1, MemRole::Pointer)))
                 && (mixed != moved || fields.iter().all(|f| matches!(f.1, MemRole::Float(_)))) =>
             {
                 CopyRole::Fields(fields)
@@ -556,6 +557,13 @@ impl Cx<'_> {
             self.problem(inst, None, d);
         }
         self.a.copies[inst] = Some(role);
+    }
+
+    /// Whether a caller may have put floats beside the pointers that this function sees there.
+    fn may_be_floats(&self, addr: ir::Value) -> bool {
+        let class = self.i.contents.find(addr);
+        let is_outside = self.i.pointers.root(addr).is_some() && !self.is_made_here(addr);
+        is_outside && self.active_memory.contains(class) && self.a.float_memory.contains(class)
     }
 
     /// The fields of a copy of known size, word by word, if every word is of one known kind. Where

@@ -27,7 +27,6 @@ use crate::inputs::on_grid;
 use crate::memory::Memory;
 use crate::noise::Noise;
 use crate::reversible::KnownInverses;
-use crate::text::ElemType;
 use crate::value::Num;
 
 /// How many states are tried.
@@ -206,8 +205,7 @@ fn one(primal: &Primal, call: &Invocation, pair: &UndonePair, found: &mut RoundT
     let is_finite =
         |n: &Num| !matches!(n, Num::F64(x) if !x.is_finite()) && !matches!(n, Num::F32(x) if !x.is_finite());
     let after_call: Vec<Option<Vec<u8>>> = (0..call.args.len()).map(bytes).collect();
-    let finite =
-        |i: usize, b: &[u8]| numbers(call, i).iter().all(|&(at, elem)| is_finite(&Num::decode(elem, &b[at..])));
+    let finite = |i: usize, b: &[u8]| call.numbers(i).iter().all(|&(at, elem)| is_finite(&Num::decode(elem, &b[at..])));
     if !(0..call.args.len()).all(|i| memory.buffer(i).is_none_or(|b| finite(i, b.primal.bytes()))) {
         found.left_out += 1;
         return Ok(());
@@ -233,7 +231,7 @@ fn one(primal: &Primal, call: &Invocation, pair: &UndonePair, found: &mut RoundT
         let (Some(before), Some(is), Some(buffer)) = (&before[i], &after[i], call.buffer(i)) else { continue };
         let of = buffer.1;
         let allowed = tolerance(pair.check).filter(|_| !pair.args[i].exact);
-        let numbers = numbers(call, i).into_iter();
+        let numbers = call.numbers(i).into_iter();
         let mut both =
             numbers.map(|(at, elem)| (at, elem, Num::decode(elem, &before[at..]), Num::decode(elem, &is[at..])));
         if let Some((at, elem, was, is)) = both.find(|&(_, _, was, is)| !same(was, is, allowed)) {
@@ -286,7 +284,7 @@ fn of_last_digits(
         let (Some(after_call), Some(buffer)) = (after_call, memory.buffer_mut(i)) else { continue };
         let bytes = buffer.primal.bytes_mut();
         bytes.copy_from_slice(after_call);
-        for (at, elem) in numbers(call, i).into_iter().filter(|_| !pair.args[i].on_grid && pair.args[i].state > 0) {
+        for (at, elem) in call.numbers(i).into_iter().filter(|_| !pair.args[i].on_grid && pair.args[i].state > 0) {
             let by = unit(&mut noise);
             match Num::decode(elem, &bytes[at..]) {
                 Num::F64(x) => Num::F64(x + x * by * LAST_DIGITS[0]),
@@ -321,21 +319,6 @@ fn same(was: Num, is: Num, allowed: Option<Tolerance>) -> bool {
     }
 }
 
-/// The numbers of a buffer: where each begins, and what it is.
-fn numbers(call: &Invocation, arg: usize) -> Vec<(usize, ElemType)> {
-    let Some((owner, elem, data, _)) = call.buffer(arg) else { return vec![] };
-    let uniform = || (0..data.len() / elem.bytes()).map(|k| (k * elem.bytes(), elem)).collect();
-    let Some(Some(words)) = call.words.get(owner) else { return uniform() };
-    let one = |(k, word): (usize, &PlaceWord)| match word {
-        PlaceWord::F64 | PlaceWord::Q43 => Some((4 * k, ElemType::F64)),
-        PlaceWord::F32 => Some((4 * k, ElemType::F32)),
-        PlaceWord::I64 => Some((4 * k, ElemType::Int(64))),
-        PlaceWord::I32 => Some((4 * k, ElemType::Int(32))),
-        PlaceWord::Rest => None,
-    };
-    words.iter().enumerate().filter_map(one).filter(|(at, elem)| at + elem.bytes() <= data.len()).collect()
-}
-
 /// A number near another one: of a short step of time a long one need not be undone.
 fn moved(x: f64, noise: &mut Noise) -> f64 {
     let size = x.abs().min(1.0);
@@ -350,7 +333,7 @@ fn around(call: &Invocation, pair: &UndonePair, number: u64, integers: bool) -> 
     let mut noise = Noise::new(0x9e37_79b9_7f4a_7c15 ^ number.wrapping_mul(0xd134_2543_de82_ef95));
     let mut call = call.clone();
     for (i, arg) in pair.args.iter().enumerate() {
-        let numbers = numbers(&call, i);
+        let numbers = call.numbers(i);
         let words = call.words.get(i).cloned().flatten();
         let BoundArg::Buffer { data, .. } = &mut call.args[i] else { continue };
         for (at, elem) in numbers {

@@ -158,7 +158,9 @@ fn apart_from(
     tolerances: Tolerances,
 ) -> Vec<(Input, [f64; 2])> {
     let both = inputs.iter().zip(beside.iter().zip(alone));
-    let apart = both.enumerate().filter(|(_, (_, (b, a)))| !close(**b, **a, tolerances.tape)).collect::<Vec<_>>();
+    // Of what is no number of its list's type the product says nothing.
+    let is_apart = |(i, (b, a)): (&Input, (&f64, &f64))| !i.is_other() && !close(*b, *a, tolerances.tape);
+    let apart = both.enumerate().filter(|(_, both)| is_apart(*both)).collect::<Vec<_>>();
     if apart.is_empty() {
         return vec![];
     }

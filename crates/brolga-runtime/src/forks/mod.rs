@@ -134,7 +134,7 @@ pub struct WorkAndSpan {
 pub(crate) type Strands<S> = Vec<Box<S>>;
 
 /// One fork of a run.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Fork {
     pub(crate) pullback: Entry,
     /// Where its record is.
@@ -143,8 +143,8 @@ pub(crate) struct Fork {
     pub(crate) tasks: usize,
     /// Where its marks begin; none if its tasks have run on the segment of the fork.
     pub(crate) marks: Option<usize>,
-    /// Where what its tasks touch alone begins.
-    pub(crate) exclusive: usize,
+    /// Where what its tasks touch alone is.
+    pub(crate) exclusive: Range<usize>,
 }
 
 /// What one task of a fork touches by one delta, and no other task.
@@ -242,7 +242,7 @@ impl<S: Strand> Forks<S> {
     /// Forget forks whose records are not below this place.
     pub(crate) fn forget_from(&mut self, at: usize) {
         while let Some(fork) = self.forks.pop_if(|fork| fork.at >= at) {
-            self.exclusive.truncate(fork.exclusive);
+            self.exclusive.truncate(fork.exclusive.start);
             let Some(first) = fork.marks else { continue };
             for (strand, mark) in self.strands.iter_mut().zip(self.marks.drain(first..)) {
                 strand.rewind(mark.0);

@@ -47,9 +47,12 @@ impl Segment {
         let code = unsafe { traps::innermost() };
         // SAFETY: our contract.
         let pass = |seg: &mut Self, t: usize| unsafe { seg.pass(head.forward, words, Some(t), code) };
-        let (mut marks, exclusive) = (None, self.forks.exclusive.len());
+        let mut marks = None;
+        let first_exclusive;
         let done = if inline {
-            stack::with_margin(|| self.one_by_one(0..n, true, pass))
+            let done = stack::with_margin(|| self.one_by_one(0..n, true, pass));
+            first_exclusive = self.forks.exclusive.len();
+            done
         } else {
             let mut strands = std::mem::take(&mut self.forks.strands);
             let first = self.forks.marks.len();
@@ -62,10 +65,13 @@ impl Segment {
                 self.blocks.adopt(&mut strand.blocks);
                 self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
             }
+            first_exclusive = self.forks.exclusive.len();
             add_exclusive(&strands[..n], &mut self.forks.exclusive, &mut self.forks.compared);
             self.forks.strands = strands;
             done
         };
+        // Tasks that have run on this segment may have forked, too.
+        let exclusive = first_exclusive..self.forks.exclusive.len();
         let done = if done == ForkEnd::Done && self.forks.lacking { ForkEnd::Lacking } else { done };
         let Some(pullback) = head.pullback else {
             self.forget_fork(marks, n);
@@ -99,8 +105,7 @@ impl Segment {
         // SAFETY: our contract.
         let i = unsafe { self.cursor.cast::<u64>().read_unaligned() } as usize;
         debug_assert_eq!(self.forks.forks.get(i).map(|f| f.at), Some(self.cursor as usize));
-        let next = self.forks.forks.get(i + 1).map_or(self.forks.exclusive.len(), |f| f.exclusive);
-        let Some(&Fork { pullback, tasks: n, marks, exclusive, .. }) = self.forks.forks.get(i) else {
+        let Some(Fork { pullback, tasks: n, marks, exclusive, .. }) = self.forks.forks.get(i).cloned() else {
             return ForkEnd::Trapped;
         };
         // SAFETY: our contract.
@@ -122,7 +127,7 @@ impl Segment {
             strand.asked = self.asked;
             strand.cursor = mark.1 as *mut u8;
         }
-        if self.lead_exclusive(&mut strands, exclusive..next).is_none() {
+        if self.lead_exclusive(&mut strands, exclusive.clone()).is_none() {
             self.forks.strands = strands;
             return ForkEnd::Lacking;
         }
@@ -134,7 +139,7 @@ impl Segment {
                 strand.forks.pending.end();
             })
         });
-        for &Exclusive { task, object, cell, .. } in &self.forks.exclusive[exclusive..next] {
+        for &Exclusive { task, object, cell, .. } in &self.forks.exclusive[exclusive] {
             let pending = &mut strands[task].forks.pending;
             pending.lead(cell, pending.objects[object].distance());
         }
