@@ -78,6 +78,16 @@ pub(crate) struct PendingObject {
 }
 
 impl PendingObject {
+    /// Where the object's shadow is, without what is around it.
+    pub(crate) fn extent(&self) -> Range<usize> {
+        self.object.clone()
+    }
+
+    /// The instance that the object is all of.
+    pub(crate) fn instance(&self) -> Option<SharedInstance> {
+        self.instance.clone()
+    }
+
     /// Sums for an object and what is around it.
     fn new(object: Range<usize>, shadow: Range<usize>) -> std::io::Result<Self> {
         let page = mappings::page();

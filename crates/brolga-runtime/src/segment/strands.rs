@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use crate::forks::pending::{Cells, Extent};
+use crate::forks::pending::{Cells, Extent, PendingObject};
 use crate::forks::{Compared, Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, Strand, WorkAndSpan, are_apart};
 use crate::mappings;
 use crate::pieces::WINDOW;
@@ -492,12 +492,28 @@ impl Segment {
         Some(shadow.wrapping_add(object.distance()))
     }
 
-    /// Where sums of this strand for a page of a shadow are, if it has any.
-    fn sums_of_page(&mut self, shadow: usize) -> Option<usize> {
-        let object = self.forks.pending.objects.iter_mut().find(|o| o.shadow.contains(&shadow))?;
-        object.unused = false;
+    /// How far from the shadow of an object that a task of this strand has sums for this strand's
+    /// own are. What lies around an object may be another one, so it is told by its extent: which
+    /// of two sums a float is added to is the same wherever objects lie. None of what this strand
+    /// owns, whose surroundings it may not own.
+    fn sums_like(&mut self, object: &PendingObject) -> Option<Option<usize>> {
+        if self.owns(object.extent().start) {
+            return Some(None);
+        }
+        let known = self.forks.pending.objects.iter().position(|o| o.extent() == object.extent());
+        let i = match known {
+            Some(i) => i,
+            None => {
+                let made = self.forks.pending.make(object.extent(), object.instance()).ok()?;
+                let made_object = &self.forks.pending.objects[made];
+                self.pieces.sums.push((made_object.place(), made_object.distance()));
+                made
+            }
+        };
+        let found = &mut self.forks.pending.objects[i];
+        found.unused = false;
         self.sums = 1;
-        Some(shadow.wrapping_add(object.distance()))
+        Some(Some(found.distance()))
     }
 
     /// The number of the object of a shadow that this strand does not own.
@@ -572,7 +588,11 @@ impl Segment {
         for &(object, i) in &strand.forks.pending.added {
             let object = &strand.forks.pending.objects[object];
             let (from, shadow) = (object.place().start + i * page, object.shadow.start + i * page);
-            let to = if self.is_strand() { self.sums_of_page(shadow) } else { Some(shadow) };
+            let to = if self.is_strand() {
+                self.sums_like(object)?.map(|distance| shadow.wrapping_add(distance))
+            } else {
+                Some(shadow)
+            };
             if let Some(to) = to {
                 // SAFETY: a page of the strand's own memory, whose task is over; where the program
                 // has added, there is a shadow.
@@ -583,8 +603,7 @@ impl Segment {
                 // SAFETY: as before.
                 unsafe {
                     if !floats.is_zero(from + off) {
-                        let page = self.sums_of_page(shadow).map(|to| to + off);
-                        let to = page.or_else(|| self.pending_place(shadow + off))?;
+                        let to = self.pending_place(shadow + off)?;
                         floats.hand_over(from + off, to, floats.size());
                     }
                 }
