@@ -1,0 +1,233 @@
+//! Sums of tasks within tasks: they go to the object that they are of, wherever objects lie, and to
+//! the fork that they are of, also where tasks have run on the tape of what forks.
+//!
+//! Seen to fail: a fork's own extents up to those of the next fork, which reached back; sums of a
+//! page that went to the first object around which it lies.
+
+use brolga::cranelift_codegen::data_value::DataValue;
+use brolga::{Arg, ArgActivity, DerivedRule, Mode, Request};
+use brolga_testing::program;
+
+use crate::forks::{options, outcome, rule};
+
+/// 64 tasks, each with `%inner` tasks in each of which two square x₀ and x₁: x₀ (x₀² + x₁²) for
+/// each.
+const NESTED: &str = "function %first(i64) {
+block0(v0: i64):
+    v1 = load.i64 v0
+    v2 = load.f64 aligned v1
+    v3 = fmul v2, v2
+    store v3, v0+8
+    return
+}
+function %second(i64) {
+block0(v0: i64):
+    v1 = load.i64 v0
+    v2 = load.f64 aligned v1+8
+    v3 = fmul v2, v2
+    store v3, v0+8
+    return
+}
+function %both(i64, i64, i64) -> f64 {
+    ss0 = explicit_slot 16, align = 8
+    ss1 = explicit_slot 16, align = 8
+    fn0 = %first(i64)
+    fn1 = %second(i64)
+    fn2 = %brolga_par_join(i64, i64, i64, i64)
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = load.i64 v0
+    v4 = load.f64 v3
+    v5 = stack_addr.i64 ss0
+    v6 = stack_addr.i64 ss1
+    store v3, v5
+    store v3, v6
+    v7 = func_addr.i64 fn0
+    v8 = func_addr.i64 fn1
+    call fn2(v7, v5, v8, v6)
+    v9 = load.f64 aligned v5+8
+    v10 = load.f64 aligned v6+8
+    v11 = fadd v9, v10
+    v12 = fmul v11, v4
+    return v12
+}
+function %inner(i64, i64, i64) -> f64 {
+    fn0 = %both(i64, i64, i64) -> f64
+    fn1 = %brolga_par_reduce_f64(i64, i64, i64, i64, i64) -> f64
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = func_addr.i64 fn0
+    v4 = iconst.i64 0
+    v5 = load.i64 v0+8
+    v6 = iconst.i64 1
+    v7 = call fn1(v3, v0, v4, v5, v6)
+    return v7
+}
+function %root(i64, i64) -> f64 {
+    ss0 = explicit_slot 16, align = 8
+    fn0 = %inner(i64, i64, i64) -> f64
+    fn1 = %brolga_par_reduce_f64(i64, i64, i64, i64, i64) -> f64
+block0(v0: i64, v1: i64):
+    v2 = stack_addr.i64 ss0
+    store v0, v2
+    store v1, v2+8
+    v3 = func_addr.i64 fn0
+    v4 = iconst.i64 0
+    v5 = iconst.i64 64
+    v6 = iconst.i64 1
+    v7 = call fn1(v3, v2, v4, v5, v6)
+    return v7
+}";
+
+#[test]
+fn tasks_on_the_tape_of_what_forks_fork_themselves() {
+    let program = program(NESTED);
+    let (x, y) = (0.25, 0.5);
+    for inner in [1, 2, 5, 7] {
+        let runs = [1, 2, 3].map(|threads| {
+            let rule = rule(&program, "root", &options(Mode::Combined, threads));
+            outcome(&rule, &[x, y], &[inner], Mode::Combined, true).expect("it runs")
+        });
+        assert!(runs[0] == runs[1] && runs[0] == runs[2], "{inner}");
+        let found: Vec<f64> = runs[0].iter().map(|x| f64::from_bits(*x)).collect();
+        // The shadow behind the first call: what it held, and 1.5 for each of the tasks.
+        let times = 1.5 * 64.0 * inner as f64;
+        let wanted =
+            [times / 1.5 * x * (x * x + y * y), x, y, 0.5 + times * (3.0 * x * x + y * y), -0.5 + times * 2.0 * x * y];
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-12 * b.abs();
+        assert!(found[..5].iter().zip(&wanted).all(near), "{inner}: {found:?} {wanted:?}");
+    }
+}
+
+/// Tasks within tasks read two arrays, whose shadows lie side by side, in either order, or far from
+/// each other: all bits are the same.
+#[test]
+fn bits_do_not_depend_on_where_shadows_lie() {
+    let read = |name: &str, first: &str, second: &str| {
+        format!(
+            "function %{name}(i64) {{
+block0(v0: i64):
+    v1 = load.i64 v0
+    v2 = load.i64 v0+8
+    v3 = load.f64 aligned v1{first}
+    v4 = load.f64 aligned v2{second}
+    v5 = fmul v3, v4
+    v6 = fmul v5, v3
+    v7 = load.f64 aligned v0+16
+    v8 = fadd v6, v7
+    store aligned v8, v0+16
+    return
+}}\n"
+        )
+    };
+    let text = read("a", "", "+8")
+        + &read("b", "+8", "+16")
+        + "function %mid(i64) {
+    ss0 = explicit_slot 24, align = 8
+    ss1 = explicit_slot 24, align = 8
+    fn0 = %a(i64)
+    fn1 = %b(i64)
+    fn2 = %brolga_par_join(i64, i64, i64, i64)
+block0(v0: i64):
+    v1 = load.i64 v0
+    v2 = load.i64 v0+8
+    v3 = load.f64 aligned v0+16
+    v4 = load.f64 aligned v2
+    v5 = load.f64 aligned v1+16
+    v6 = fmul v4, v5
+    v7 = fadd v6, v3
+    v8 = stack_addr.i64 ss0
+    v9 = stack_addr.i64 ss1
+    store v1, v8
+    store v2, v8+8
+    store v7, v8+16
+    store v1, v9
+    store v2, v9+8
+    store v6, v9+16
+    v10 = func_addr.i64 fn0
+    v11 = func_addr.i64 fn1
+    call fn2(v10, v8, v11, v9)
+    v12 = load.f64 v8+16
+    v13 = load.f64 v9+16
+    v14 = fmul v12, v13
+    store aligned v14, v0+16
+    return
+}
+function %pair(i64, i64, i64) {
+    ss0 = explicit_slot 24, align = 8
+    ss1 = explicit_slot 24, align = 8
+    fn0 = %mid(i64)
+    fn1 = %b(i64)
+    fn2 = %brolga_par_join(i64, i64, i64, i64)
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = load.i64 v0
+    v4 = load.i64 v0+8
+    v5 = stack_addr.i64 ss0
+    v6 = stack_addr.i64 ss1
+    v17 = load.f64 aligned v3
+    v18 = load.f64 aligned v4+16
+    v7 = fmul v17, v18
+    store v3, v5
+    store v4, v5+8
+    store v7, v5+16
+    store v3, v6
+    store v4, v6+8
+    store v7, v6+16
+    v8 = func_addr.i64 fn0
+    v9 = func_addr.i64 fn1
+    call fn2(v8, v5, v9, v6)
+    v10 = load.f64 v5+16
+    v11 = load.f64 v6+16
+    v12 = fmul v10, v11
+    v13 = iconst.i64 3
+    v14 = ishl v1, v13
+    v15 = load.i64 v0+16
+    v16 = iadd v15, v14
+    store aligned v12, v16
+    return
+}
+function %root(i64, i64, i64) {
+    ss0 = explicit_slot 24, align = 8
+    fn0 = %pair(i64, i64, i64)
+    fn1 = %brolga_par_for(i64, i64, i64, i64, i64)
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = stack_addr.i64 ss0
+    store v0, v3
+    store v1, v3+8
+    store v2, v3+16
+    v4 = func_addr.i64 fn0
+    v5 = iconst.i64 0
+    v6 = iconst.i64 9
+    v7 = iconst.i64 1
+    call fn1(v4, v3, v5, v6, v7)
+    return
+}";
+    let program = program(&text);
+    let request = Request::new(program.func("root").expect("it is there"), [ArgActivity::Duplicated; 3]);
+    for mode in [Mode::Split, Mode::Gradient] {
+        let rule = DerivedRule::new(&program, &request, &options(mode, 2)).expect("it is derived");
+        // Where the shadow of each array begins, in doubles.
+        let bits = [[0, 3, 6], [12, 9, 0], [0, 1 << 17, 1 << 18], [1 << 18, 0, 1 << 17]].map(|at: [usize; 3]| {
+            let mut shadows = vec![0.0_f64; (1 << 18) + 16];
+            let mut arrays = [vec![0.1, 0.7, -0.3], vec![0.3, 0.9, 1.1], vec![0.0; 9]];
+            for (k, place) in at.into_iter().enumerate() {
+                (0..arrays[k].len()).for_each(|i| shadows[place + i] = 0.1 + 0.37 * (i + k) as f64);
+            }
+            let base = shadows.as_mut_ptr() as u64;
+            let args: Vec<Arg> = (arrays.iter_mut().zip(at))
+                .map(|(a, at)| Arg::duplicated_len(a.as_mut_ptr() as u64, base + 8 * at as u64, 8 * a.len() as u64))
+                .collect();
+            let (mut results, mut cotangents) = (vec![], vec![]);
+            let seeds: [DataValue; 0] = [];
+            // SAFETY: arrays are as long as the program expects, and so are shadows.
+            unsafe {
+                match mode {
+                    Mode::Split => rule.forward_into(&args, &mut results).and_then(|mut p| p.call(&seeds).map(drop)),
+                    _ => rule.gradient(&args, &seeds, &mut results, &mut cotangents).map(drop),
+                }
+            }
+            .expect("it runs");
+            let of = |(k, place): (usize, usize)| shadows[place..place + arrays[k].len()].to_vec();
+            at.into_iter().enumerate().flat_map(of).map(f64::to_bits).collect::<Vec<u64>>()
+        });
+        assert!(bits.iter().all(|b| *b == bits[0]), "{mode:?}: {bits:x?}");
+    }
+}
