@@ -178,7 +178,6 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
                     "run",
                     "second",
                     "tangent",
-                    "text",
                     "value",
                 ],
             ),

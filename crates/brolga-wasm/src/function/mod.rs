@@ -3,7 +3,7 @@
 //! - [`func`]: control flow, locals and calls.
 //! - [`ops`], `simd`: numbers, vectors.
 //! - [`memory`]: linear memory, globals and tables.
-//! - [`env`]: what functions share while they are translated.
+//! - [`mod@env`]: what functions share while they are translated.
 
 pub(crate) mod env;
 pub(crate) mod func;

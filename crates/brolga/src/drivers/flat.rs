@@ -8,10 +8,8 @@
 //! slice for each parameter that varies ([`FlatFunction::at`]), and derived code works on these
 //! slices. Rules are made when they are asked for first, and shared by all threads.
 //!
-//! **Cost.** A rule is derived and compiled when it is asked for first (twice, if two threads ask
-//! at once). A call is one run of derived code, which reads inputs where they are: it fills outputs
-//! and derivatives with zeros, makes a list of arguments, and copies seeds. Directions that go in
-//! one run are copied side by side.
+//! **Cost.** A derivation when a rule is asked for first. A call is one run, which reads inputs
+//! where they are, fills outputs and derivatives with zeros, and copies seeds and directions.
 
 use std::sync::OnceLock;
 

@@ -1,7 +1,7 @@
 //! Runs of a derivative: what a forward pass leaves for its pullback, and what can be asked of a
 //! run of one function for both.
 //!
-//! **Question.** A forward pass has recorded. Who owns the tape, how is it run back, and what has
+//! **Question.** A forward pass has recorded. What owns the tape, how is it run back, and what has
 //! the run done?
 //!
 //! **Answer.** A [`Pullback`] owns the tape and the rule whose code has recorded it, and may be
