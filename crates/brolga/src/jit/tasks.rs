@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use brolga_ir::driver::Driver;
 use brolga_ir::{Options, Program};
-use brolga_runtime::forks::Executor;
+use brolga_runtime::forks::{Executor, MOST_STRANDS};
 use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -73,6 +73,8 @@ pub(super) fn executor(program: &Program, options: &Options) -> Result<Option<Ar
         Some(n) => n,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
+    // No more tasks run at a time, so more threads would only wait.
+    let threads = threads.min(MOST_STRANDS);
     let pool = if forks(program) && threads > 1 { pool(threads) } else { None };
     Ok(pool.map(|pool| Arc::new(Threads { pool, yields: options.task_threads.is_none() }) as Arc<dyn Executor>))
 }
