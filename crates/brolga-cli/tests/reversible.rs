@@ -157,3 +157,29 @@ fn inverted_texts_run_back() {
         }
     }
 }
+
+/// A check's number is no part of a float, whatever else the file checks: Taylor coefficients of a
+/// function with a place of its own.
+#[test]
+fn coefficients_of_checked_functions() {
+    let text = "record R { a: [f64 x 2], k: i64 }
+fn uncalled(p: [f64 x n], q: in R, r: R, n: in i64) {
+    r.k += q.k % (n | 1)
+    if q.a[n & 1] < -0.4 {
+        let t: f64 = p[n & 1]
+        drop t = p[n & 1]
+    }
+}
+fn product(r: R) {
+    let t: R = 0
+    r.a[1] += r.a[0] * r.a[0]
+    drop t = 0
+}
+";
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "coefficients.rev", text);
+    let call = ["--call", "%product([3.0, 1.0, 2])", "--dir", "0=[0.5, 1, 0]", "--taylor", "2"];
+    let found = file.run("jvp", &call).expect(0).stdout;
+    // 1 + t + (3 + t/2)²
+    assert!(found.contains("order 1, coefficient of buffer 0 [0.5, 4.0, 0.0]"), "{found}");
+    assert!(found.contains("order 2, coefficient of buffer 0 [0.0, 0.25, 0.0]"), "{found}");
+}

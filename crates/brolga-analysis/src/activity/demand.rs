@@ -290,13 +290,15 @@ pub(super) fn may_be_bits(
                 let may = match s {
                     Structural::Load | Structural::AtomicLoad | Structural::IntLoad => from_memory(inst),
                     Structural::AtomicRmw | Structural::AtomicCas => from_call(inst),
-                    Structural::Call | Structural::CallIndirect => {
-                        let derived = matches!(
-                            CalleeKind::of(i.program, func, inst),
-                            Some(CalleeKind::Derived(_) | CalleeKind::Indirect(_))
-                        );
-                        derived && from_call(inst)
-                    }
+                    Structural::Call | Structural::CallIndirect => match CalleeKind::of(i.program, func, inst) {
+                        // What a callee makes of numbers alone, such as a status, is one.
+                        Some(CalleeKind::Derived(f)) => {
+                            let reads = (0..results.len()).any(|k| i.summaries.returns_memory(f, k));
+                            from_call(inst) && (reads || args.iter().any(|&a| found.contains(a)))
+                        }
+                        Some(CalleeKind::Indirect(_)) => from_call(inst),
+                        _ => false,
+                    },
                     Structural::Select => args[1..].iter().any(|&a| found.contains(a)),
                     _ if leaves_exponent(func, cfg, inst) => false,
                     _ => args.iter().any(|&a| found.contains(a)),
