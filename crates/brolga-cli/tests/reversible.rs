@@ -170,6 +170,10 @@ fn uncalled(p: [f64 x n], q: in R, r: R, n: in i64) {
         drop t = p[n & 1]
     }
 }
+fn another(p: [R x n], n: in i64) {
+    let s: [R x n] = 0
+    drop s = 0
+}
 fn product(r: R) {
     let t: R = 0
     r.a[1] += r.a[0] * r.a[0]
