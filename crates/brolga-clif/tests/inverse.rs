@@ -627,7 +627,8 @@ fn random_body(noise: &mut Noise, by_index: bool, more: &str, chosen: bool) -> S
 #[test]
 fn random_functions_are_undone() {
     let (mut all, mut looked, mut picked) = (0, 0, 0);
-    for seed in 0..brolga_testing::budget(300, 60) {
+    let seeds = brolga_testing::budget(300, 60);
+    for seed in 0..seeds {
         let mut noise = Noise(seed * 7919 + 3);
         let (by_index, chosen) = (seed % 2 == 1, seed % 4 == 2);
         let head = "block0(v0: i64, v1: i64, v2: i64):";
@@ -657,8 +658,9 @@ fn random_functions_are_undone() {
             looked += u64::from(by_index);
         }
     }
-    assert!(all >= 100 && looked >= 40, "{all} of them do something, {looked} look where places are");
-    assert!(picked >= 8, "{picked} choose");
+    let enough = all >= seeds && looked >= seeds / 5;
+    assert!(enough, "{all} of them do something, {looked} look where places are");
+    assert!(picked >= seeds / 40, "{picked} choose");
 }
 
 /// What an iteration changes numbers by.
