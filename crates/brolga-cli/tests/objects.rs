@@ -480,6 +480,10 @@ fn what_is_refused() {
     wrong(&["-f", "g", "--name", "a b"], 2, "no name in C");
     wrong(&["-f", "f", "--name", "a", "--name", "b"], 2, "2 times for 1");
     wrong(&["-f", "f", "--noalias", "3"], 2, "no argument");
+    wrong(&["-f", "f", "--noalias", "2"], 2, "is no pointer");
+    wrong(&["-f", "f", "--no-need", "2"], 2, "not duplicated");
+    wrong(&["-f", "f", "--header", "never.o"], 2, "named twice");
+    wrong(&["-f", "f", "--header", "f.clif"], 2, "named twice");
     wrong(&["-f", "f", "--results", "active"], 2, "has 2 results");
     wrong(&["-f", "f", "--results", "active,dual"], 2, "no activity");
     wrong(&["-f", "f", "--activity", "active,const,active"], 1, "AD0");

@@ -37,7 +37,7 @@ use brolga_module::{
     ReturnActivity, Room, Spec, embed, is_function_of_c,
 };
 use clap::{Args, ValueEnum, ValueHint};
-use cranelift_codegen::ir::ArgumentExtension;
+use cranelift_codegen::ir::{ArgumentExtension, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use target_lexicon::{Endianness, Triple};
 
@@ -152,6 +152,7 @@ fn flag(text: &str) -> Result<(String, String), String> {
 
 /// Run the command.
 pub fn run(args: &CompileArgs) -> Result<(), Failure> {
+    one_file_each(args)?;
     let isa = target::isa(args.target.as_deref(), !args.no_pic, &args.flags)?;
     let wanted: Vec<String> = args.funcs.iter().map(|f| f.trim_start_matches('%').to_owned()).collect();
     let mut file = read_for(&args.input, &wanted, true)?;
@@ -192,6 +193,20 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
         if path == Path::new("-") { show(&text) } else { write(path, text.as_bytes())? }
     }
     args.output.as_deref().map_or(Ok(()), |path| write(path, &object.bytes))
+}
+
+/// No file is written twice, and not over the input.
+fn one_file_each(args: &CompileArgs) -> Result<(), Failure> {
+    let full = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut taken = vec![full(&args.input.file)];
+    let written = [&args.output, &args.header, &args.rust].into_iter().flatten();
+    for path in written.map(PathBuf::as_path).filter(|path| *path != Path::new("-")) {
+        if taken.contains(&full(path)) {
+            return Err(Failure::Usage(format!("{} is named twice: each file needs one of its own", path.display())));
+        }
+        taken.push(full(path));
+    }
+    Ok(())
 }
 
 /// A module's instance as it begins. Code for the machine reads its header as that machine would.
@@ -331,6 +346,17 @@ impl WantedFunction {
         let (n, hidden) = (f.signature.params.len(), usize::from(file.wasm.is_some()));
         let noalias = numbers(list(&args.noalias, at, "--noalias")?, n, hidden)?;
         let no_need = numbers(list(&args.no_need, at, "--no-need")?, n, hidden)?;
+        let address = if file.wasm.is_some() { types::I32 } else { types::I64 };
+        if let Some(&i) = noalias.iter().find(|&&i| f.signature.params[i].value_type != address) {
+            return Err(Failure::Usage(format!("--noalias: argument {} of %{} is no pointer", i - hidden, f.symbol)));
+        }
+        if let Some(&i) = no_need.iter().find(|&&i| request.args[i].activity != ArgActivity::Duplicated) {
+            return Err(Failure::Usage(format!(
+                "--no-need: argument {} of %{} is not duplicated (--activity says what each is)",
+                i - hidden,
+                f.symbol
+            )));
+        }
         let mut params = params(&request, &noalias, &no_need);
         for (i, elem, count) in consumed(list(&args.consumed, at, "--consumed")?, n, hidden)? {
             params[i] = params[i].consumed(elem, count);
