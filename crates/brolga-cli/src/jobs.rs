@@ -57,19 +57,18 @@ pub fn read_for(input: &FileArg, funcs: &[String], imports: bool) -> Result<File
         let at = |line: usize, message: String| Failure::Usage(format!("{}:{line}: {message}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|e| Failure::Usage(format!("{}: {e}", path.display())))?;
         let rules = brolga::parse_rules(&text).map_err(|(line, e)| at(line, e.to_string()))?;
-        let line_of = |name: &str| {
-            let is_it = |line: &str| line.trim_start().trim_start_matches('%').split([':', ' ']).next() == Some(name);
-            text.lines().position(is_it).map_or(0, |i| i + 1)
+        let place_of = |name: &str| {
+            let is_it = |line: &str| line.split_once(':').is_some_and(|l| l.0.trim().trim_start_matches('%') == name);
+            text.lines().position(is_it).map(|i| format!("{}:{}", path.display(), i + 1))
         };
         // A file of rules may serve several programs.
         for name in rules.keys().filter(|name| file.program.func(name).is_none()) {
-            let (file, line) = (path.display(), line_of(name));
-            eprintln!("{file}:{line}: the program calls no function %{name}, so its rule is not used");
+            let place = place_of(name).unwrap_or_default();
+            eprintln!("{place}: the program calls no function %{name}, so its rule is not used");
         }
         brolga::set_rules(&mut file.program, &rules, imports).map_err(|mut found| {
             for d in &mut found.0 {
-                let line = line_of(&d.function);
-                d.notes.push(format!("its rule is in {}:{line}", path.display()));
+                d.notes.extend(place_of(&d.function).map(|place| format!("its rule is in {place}")));
             }
             found
         })?;

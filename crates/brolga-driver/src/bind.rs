@@ -224,7 +224,7 @@ impl Invocation {
     pub fn interleave(&self, arg: usize, all: &mut [u8], one: &[u8], (k, width): (usize, usize)) {
         for (at, elem) in self.numbers(arg) {
             let n = elem.bytes();
-            all[width * at + k * n..][..n].copy_from_slice(&one[at..at + n]);
+            brolga::drivers::interleave(&mut all[width * at..][..width * n], &one[at..at + n], n, (k, width));
         }
     }
 

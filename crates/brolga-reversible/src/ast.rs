@@ -221,6 +221,32 @@ pub struct Stmt {
     pub at: SourceSpan,
 }
 
+impl Stmt {
+    /// Its expressions, without those in its blocks and in indices of its places.
+    pub(crate) fn exprs(&self) -> Vec<&Expr> {
+        use StmtKind as S;
+        match &self.kind {
+            S::Update { by, .. } | S::Rotate { by, .. } => vec![by],
+            S::If { pre: a, post: b, .. } | S::While { from: a, cond: b, .. } | S::For { from: a, to: b, .. } => {
+                vec![a, b]
+            }
+            S::Let { value, .. } | S::Drop { value, .. } => vec![value],
+            S::Call { args, .. } => args.iter().collect(),
+            _ => vec![],
+        }
+    }
+
+    /// Its blocks.
+    pub(crate) fn blocks(&self) -> Vec<&[Self]> {
+        use StmtKind as S;
+        match &self.kind {
+            S::If { then: a, other: b, .. } | S::Compute { compute: a, copy: b } => vec![a, b],
+            S::While { body, .. } | S::For { body, .. } | S::Checked { body, .. } => vec![body],
+            _ => vec![],
+        }
+    }
+}
+
 /// How a place is updated by an expression.
 ///
 /// ```
@@ -596,6 +622,16 @@ impl Expr {
                 b.reads(found);
             }
             ExprKind::Apply(_, args) => args.iter().for_each(|a| a.reads(found)),
+        }
+    }
+
+    /// Whether it applies one of these functions.
+    pub(crate) fn applies(&self, names: &[&str]) -> bool {
+        match &self.kind {
+            ExprKind::Float(_) | ExprKind::Int(_) | ExprKind::Read(_) => false,
+            ExprKind::Unary(_, a) => a.applies(names),
+            ExprKind::Binary(_, a, b) => a.applies(names) || b.applies(names),
+            ExprKind::Apply(name, args) => names.contains(&name.as_str()) || args.iter().any(|a| a.applies(names)),
         }
     }
 

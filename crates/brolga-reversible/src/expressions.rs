@@ -13,7 +13,7 @@ use crate::ast::{BinaryOp, Expr, ExprKind, PathStep, RevPlace, SourceSpan, Unary
 /// A place by its name.
 ///
 /// ```
-/// # use brolga_reversible::build::{apply, num, place};
+/// # use brolga_reversible::build::place;
 /// assert_eq!(place("x").to_string(), "x");
 /// ```
 pub fn place(name: &str) -> RevPlace {
@@ -23,7 +23,7 @@ pub fn place(name: &str) -> RevPlace {
 /// A number.
 ///
 /// ```
-/// # use brolga_reversible::build::{apply, num, place};
+/// # use brolga_reversible::build::{num, place};
 /// assert_eq!((num(2) * place("x") - 0.5).to_string(), "2 * x - 0.5");
 /// ```
 pub fn num(n: impl Into<Expr>) -> Expr {
@@ -33,7 +33,7 @@ pub fn num(n: impl Into<Expr>) -> Expr {
 /// A function of numbers, such as `sqrt`.
 ///
 /// ```
-/// # use brolga_reversible::build::{apply, num, place};
+/// # use brolga_reversible::build::{apply, place};
 /// assert_eq!(apply("sqrt", [place("x").into()]).to_string(), "sqrt(x)");
 /// ```
 pub fn apply<const N: usize>(name: &str, args: [Expr; N]) -> Expr {
@@ -44,8 +44,7 @@ impl RevPlace {
     /// An element of the array that lies there.
     ///
     /// ```
-    /// # use brolga_reversible::ast::Expr;
-    /// # use brolga_reversible::build::{num, place};
+    /// # use brolga_reversible::build::place;
     /// assert_eq!(place("x").at(place("i") + 1).to_string(), "x[i + 1]");
     /// ```
     #[must_use]
@@ -57,8 +56,7 @@ impl RevPlace {
     /// A field of the record that lies there.
     ///
     /// ```
-    /// # use brolga_reversible::ast::Expr;
-    /// # use brolga_reversible::build::{num, place};
+    /// # use brolga_reversible::build::place;
     /// assert_eq!(place("ball").field("speed").to_string(), "ball.speed");
     /// ```
     #[must_use]
@@ -76,7 +74,6 @@ impl Expr {
     /// Whether it is the same.
     ///
     /// ```
-    /// # use brolga_reversible::ast::Expr;
     /// # use brolga_reversible::build::{num, place};
     /// assert_eq!(num(2).equals(place("n")).to_string(), "2 == n");
     /// ```
@@ -89,7 +86,7 @@ impl Expr {
     ///
     /// ```
     /// # use brolga_reversible::ast::Expr;
-    /// # use brolga_reversible::build::{num, place};
+    /// # use brolga_reversible::build::place;
     /// assert_eq!(Expr::from(place("x")).less(0.5).to_string(), "x < 0.5");
     /// ```
     #[must_use]
@@ -101,7 +98,7 @@ impl Expr {
     ///
     /// ```
     /// # use brolga_reversible::ast::Expr;
-    /// # use brolga_reversible::build::{num, place};
+    /// # use brolga_reversible::build::place;
     /// assert_eq!(Expr::from(place("x")).greater(0.5).to_string(), "x > 0.5");
     /// ```
     #[must_use]
@@ -113,7 +110,7 @@ impl Expr {
     ///
     /// ```
     /// # use brolga_reversible::ast::Expr;
-    /// # use brolga_reversible::build::{num, place};
+    /// # use brolga_reversible::build::place;
     /// let x = Expr::from(place("x"));
     /// assert_eq!(x.clone().greater(0.0).both(x.less(1.0)).to_string(), "x > 0.0 and x < 1.0");
     /// ```
@@ -125,7 +122,6 @@ impl Expr {
     /// Whether it is not the same.
     ///
     /// ```
-    /// # use brolga_reversible::ast::Expr;
     /// # use brolga_reversible::build::{num, place};
     /// assert_eq!(num(2).differs(place("n")).to_string(), "2 != n");
     /// ```
@@ -138,7 +134,7 @@ impl Expr {
     ///
     /// ```
     /// # use brolga_reversible::ast::Expr;
-    /// # use brolga_reversible::build::{num, place};
+    /// # use brolga_reversible::build::place;
     /// assert_eq!(Expr::from(place("x")).at_most(0.5).to_string(), "x <= 0.5");
     /// ```
     #[must_use]
@@ -150,7 +146,7 @@ impl Expr {
     ///
     /// ```
     /// # use brolga_reversible::ast::Expr;
-    /// # use brolga_reversible::build::{num, place};
+    /// # use brolga_reversible::build::place;
     /// assert_eq!(Expr::from(place("x")).at_least(0.5).to_string(), "x >= 0.5");
     /// ```
     #[must_use]
@@ -162,7 +158,7 @@ impl Expr {
     ///
     /// ```
     /// # use brolga_reversible::ast::Expr;
-    /// # use brolga_reversible::build::{num, place};
+    /// # use brolga_reversible::build::place;
     /// let x = Expr::from(place("x"));
     /// assert_eq!(x.clone().less(0.0).either(x.greater(1.0)).to_string(), "x < 0.0 or x > 1.0");
     /// ```

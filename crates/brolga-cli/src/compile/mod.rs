@@ -289,16 +289,16 @@ fn names_are_free(program: &Program, roots: &[Exported], image: Option<&Image>, 
 }
 
 /// Words that are no names in C, in C++ or in Rust.
-const KEYWORDS: &str = " abstract alignas alignof as asm async auto await become bool box break case catch char class \
+const KEYWORDS: &str = "abstract alignas alignof as asm async auto await become bool box break case catch char class \
     const const_cast constexpr continue crate decltype default delete do double dyn dynamic_cast else enum explicit \
     export extern false final float fn for friend gen goto if impl in inline int let long loop macro match mod move \
     mut mutable namespace new noexcept nullptr operator override priv private protected pub public ref register \
     reinterpret_cast restrict return self short signed sizeof static static_assert static_cast struct super switch \
     template this thread_local throw trait true try type typedef typeid typename typeof union unsafe unsigned unsized \
-    use using virtual void volatile wchar_t where while yield _ ";
+    use using virtual void volatile wchar_t where while yield _";
 
 fn can_be_written(name: &str, help: &str) -> Result<(), Failure> {
-    match KEYWORDS.contains(&format!(" {name} ")) {
+    match KEYWORDS.split(' ').any(|word| word == name) {
         true => Err(Failure::Usage(format!("`{name}` is no name in C, in C++ or in Rust: {help}"))),
         false => Ok(()),
     }

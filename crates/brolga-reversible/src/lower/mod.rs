@@ -40,17 +40,15 @@ use crate::layout::Layouts;
 use abi::Form;
 use context::{Lowering, host_isa};
 
-/// Functions that end with an infinite slope.
-const ROOTS: [&str; 4] = ["sqrt(", "pow(", "asin(", "acos("];
+/// Functions with an infinite slope at an end of where they are defined.
+const ROOTS: [&str; 4] = ["sqrt", "pow", "asin", "acos"];
 
 /// All functions of a checked file.
 pub(crate) fn lower(file: &File, layouts: &Layouts) -> Result<Vec<Lowered>, Vec<RevError>> {
     let fallible = fallible(file);
     let isa = host_isa();
     let (sites, gradients) = Default::default();
-    // What follows a name in brackets is what it is a function of, in the text of any statement.
-    let text = file.to_string();
-    let takes_roots = ROOTS.iter().any(|root| text.contains(root));
+    let takes_roots = file.functions.iter().any(|f| takes_roots(&f.body));
     let cx = Lowering { file, layouts, fallible, takes_roots, sites, gradients, isa };
     let mut out = Vec::new();
     for f in &file.functions {
@@ -73,6 +71,12 @@ pub(crate) fn lower(file: &File, layouts: &Layouts) -> Result<Vec<Lowered>, Vec<
     let rank = |l: &Lowered| if l.symbol.contains("__") { 1 } else { 0 };
     out.sort_by_key(rank);
     Ok(out)
+}
+
+/// Whether an expression of a block takes a root.
+fn takes_roots(body: &[Stmt]) -> bool {
+    let takes = |s: &Stmt| s.exprs().iter().any(|e| e.applies(&ROOTS)) || s.blocks().into_iter().any(takes_roots);
+    body.iter().any(takes)
 }
 
 /// Functions of which something is checked, or that call such.

@@ -65,20 +65,10 @@ fn is_led(place: &RevPlace, by: &HashSet<&str>) -> bool {
 /// Each statement of a block, and of the blocks in it: of a `compute` in it both, or, if it has
 /// undone what it computes, the other one.
 fn walk<'s>(body: &'s [Stmt], computed: bool, each: &mut impl FnMut(&'s Stmt)) {
-    use StmtKind as S;
     for stmt in body {
         each(stmt);
-        match &stmt.kind {
-            S::If { then, other, .. } => [then, other].into_iter().for_each(|b| walk(b, computed, each)),
-            S::Compute { compute, copy } => {
-                if computed {
-                    walk(compute, computed, each);
-                }
-                walk(copy, computed, each);
-            }
-            S::While { body, .. } | S::For { body, .. } | S::Checked { body, .. } => walk(body, computed, each),
-            _ => {}
-        }
+        let undone = usize::from(!computed && matches!(stmt.kind, StmtKind::Compute { .. }));
+        stmt.blocks().into_iter().skip(undone).for_each(|b| walk(b, computed, each));
     }
 }
 
@@ -103,19 +93,11 @@ fn reads_of<'s>(stmt: &'s Stmt, known: &HashMap<String, Function>, found: &mut V
     let mut changed = Vec::new();
     changes_of(stmt, known, &mut changed);
     changed.iter().for_each(|c| c.0.index_reads(found));
-    match &stmt.kind {
-        S::Update { by, .. } => by.reads(found),
-        S::Rotate { a, b, by, .. } => {
-            by.reads(found);
-            found.extend([a, b]);
-        }
-        S::Swap(a, b) | S::Push { stack: a, from: b } | S::Pop { stack: a, to: b } => found.extend([a, b]),
-        S::If { pre, post, .. } => [pre, post].into_iter().for_each(|e| e.reads(found)),
-        S::While { from, cond, .. } => [from, cond].into_iter().for_each(|e| e.reads(found)),
-        S::For { from, to, .. } => [from, to].into_iter().for_each(|e| e.reads(found)),
-        S::Let { value, .. } | S::Drop { value, .. } => value.reads(found),
-        S::Call { args, .. } => args.iter().for_each(|arg| arg.reads(found)),
-        S::Negate(_) | S::Step { .. } | S::Compute { .. } | S::Checked { .. } => {}
+    stmt.exprs().into_iter().for_each(|e| e.reads(found));
+    if let S::Rotate { a, b, .. } | S::Swap(a, b) | S::Push { stack: a, from: b } | S::Pop { stack: a, to: b } =
+        &stmt.kind
+    {
+        found.extend([a, b]);
     }
 }
 
