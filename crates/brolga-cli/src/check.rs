@@ -97,7 +97,9 @@ fn check_one(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Result
         show(&format!("… {} more (--all shows them)\n", found.rows.len() - MAX_ROWS));
     }
     show(&notes(&found, job.clauses.nofd));
-    show(&unweighted(job));
+    if let Some(why) = job.unweighted() {
+        show(&format!("nothing but zeros was checked: {why}\n"));
+    }
     let rules_of = |mode, width| rules.get(&job.call.request(), &Options { mode, width, ..job.options() });
     let (program, differences) = (&file.program, !job.clauses.nofd);
     let tangent = forward(program, &job.call, &outcome, &rules_of, tolerances, differences);
@@ -260,21 +262,6 @@ fn verdict(verdict: RowVerdict) -> &'static str {
         RowVerdict::NotTheTape => "WRONG (tape)",
         RowVerdict::Unknown => "unknown",
     }
-}
-
-/// What is said where all that is checked is zero, since no number is weighted.
-fn unweighted(job: &Job<'_>) -> String {
-    let call = &job.call;
-    if call.returns.iter().any(|ty| ty.lane_type().is_float()) || !job.clauses.shadows.is_empty() {
-        return String::new();
-    }
-    let name = job.name();
-    call.first_of_floats().map_or_else(String::new, |i| {
-        format!(
-            "nothing but zeros was checked: {name} returns no float. Say how what it leaves in memory is weighted, as \
-             `--shadow {i}=[1.0, …]`\n"
-        )
-    })
 }
 
 fn notes(found: &Check, nofd: bool) -> String {

@@ -51,6 +51,10 @@ fn run_all(args: &GradArgs) -> Result<(), Failure> {
         } else {
             show(&output::text(&job.text, &job.call, &outcome));
         }
+        // A line of the file may expect zeros.
+        if let (Some(why), None, false) = (job.unweighted(), job.line, args.json) {
+            complain(&format!("all cotangents are zero: {why}"));
+        }
         wrong += usize::from(!meets_expectation(&file, job, &outcome, args.json));
     }
     match wrong {

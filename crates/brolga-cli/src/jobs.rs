@@ -117,6 +117,18 @@ impl Job<'_> {
             None => format!("%{}", self.call.symbol),
         }
     }
+
+    /// Why all cotangents are zero, and what to say instead, where no number is weighted.
+    pub fn unweighted(&self) -> Option<String> {
+        let call = &self.call;
+        if call.returns.iter().any(|ty| ty.lane_type().is_float()) || !self.clauses.shadows.is_empty() {
+            return None;
+        }
+        let (name, i) = (self.name(), call.first_of_floats()?);
+        Some(format!(
+            "{name} returns no float. Say how what it leaves in memory is weighted, as `--shadow {i}=[1.0, …]`"
+        ))
+    }
 }
 
 /// The calls of the command line, or else those of the file.

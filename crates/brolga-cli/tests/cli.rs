@@ -289,6 +289,8 @@ fn checks_of_order_2() {
     assert!(!weighted.contains("nothing but zeros"), "{weighted}");
     let zeros = file.run("check", &scale[..2]).expect(0).stdout;
     assert!(zeros.contains("nothing but zeros was checked") && zeros.contains("--shadow 0=[1.0, …]"), "{zeros}");
+    file.run("grad", &scale[..2]).expect(0).says("all cotangents are zero: %scale returns no float");
+    assert!(!file.run("grad", &scale[..4]).expect(0).stderr.contains("all cotangents"));
     // Where there is no derivative, there is no second one.
     file.run("check", &["--call", "%root(0.0) nofd", "--order", "2"]).expect(0);
 }
