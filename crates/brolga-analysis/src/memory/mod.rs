@@ -1,6 +1,7 @@
 //! Memory: places, alias, escape and mod/ref analysis, and what a load reads.
 //!
 //! - [`alias`]: which bytes an access may touch.
+//! - [`capture`]: whether the address of memory that a function makes may lie in memory.
 //! - [`escape`]: memory that no other code can address.
 //! - [`points_to`]: which blocks of the program's allocator an address may be in.
 //! - [`mod_ref`]: what a function may write and read.
@@ -12,6 +13,7 @@
 //! - [`punned_cells`]: places that hold pointers and floats at different times.
 
 pub mod alias;
+pub mod capture;
 pub mod clobber;
 pub mod constant;
 pub mod escape;

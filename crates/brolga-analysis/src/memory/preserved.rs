@@ -26,8 +26,8 @@
 //! allocator, it is made from some of the parameters and nothing else. Either way the access is one
 //! of the object that the argument led to, as if the callee's body stood in the place of the call.
 //! What has been loaded and is used as an address leads elsewhere: to the rest, if the function has
-//! made no memory itself that could be found there (a slot, or a block that has escaped); if it
-//! has, nothing of the rest is taken for kept. Without an allocator the rest is all that is older.
+//! made no memory itself that could be found there (a slot, or a block, whose address is
+//! [captured](crate::memory::capture)); if it has, nothing of the rest is taken for kept. Without an allocator the rest is all that is older.
 //! With one it leaves out what parameters lead to; if such an object could be found elsewhere after
 //! all, it has escaped where it was made ([`crate::memory::points_to`]), and there the rest has it
 //! in.
@@ -60,6 +60,7 @@ use cranelift_entity::EntitySet;
 
 use crate::lattice::points_to_set::{OTHER, Set};
 use crate::memory::alias::{Origin, Place, Places, has_instance, leads_to, through};
+use crate::memory::capture::captures;
 use crate::memory::clobber::{Access, ClobberInput, Writes};
 use crate::query::callee::CalleeKind;
 use crate::variant::{Preserved, bit};
@@ -74,7 +75,7 @@ fn makes_memory(places: Places<'_>) -> bool {
         }
         _ => func.dfg.insts[inst].opcode() == Opcode::StackAddr,
     };
-    cfg.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).any(makes)
+    cfg.all_insts().iter().any(|&inst| makes(inst)) && captures(program, func, makes)
 }
 
 /// What of that is kept which a function was told is, for addresses of its own.

@@ -18,6 +18,7 @@
 //! **Cost.** A pass over the functions that have slots and reach a driver.
 
 use brolga_analysis::calls::summarise::reachable;
+use brolga_analysis::memory::capture::made_from;
 use brolga_analysis::query::access_address;
 use brolga_ir::driver::Driver;
 use brolga_ir::{FuncKey, Mode, Program};
@@ -70,7 +71,7 @@ fn given_slots(program: &Program, k: FuncKey) -> Vec<FuncKey> {
     let Some(body) = program.funcs[k].body.as_ref().filter(|body| !body.sized_stack_slots.is_empty()) else {
         return Vec::new();
     };
-    let of_slots = made_from_slots(body);
+    let of_slots = made_from_slots(program, body);
     let mut found = Vec::new();
     for i in insts(body) {
         let op = body.dfg.insts[i].opcode();
@@ -95,7 +96,7 @@ fn loads_pointers(program: &Program, k: FuncKey) -> bool {
             let words = |&v: &ir::Value| body.dfg.value_type(v) == types::I64;
             let loads =
                 |i: ir::Inst| body.dfg.insts[i].opcode().can_load() && body.dfg.inst_results(i).iter().any(words);
-            let loaded = made_from(body, loads);
+            let loaded = made_from(program, body, &[], loads);
             insts(body).any(|i| {
                 let args = body.dfg.inst_args(i).iter().copied().filter(|_| body.dfg.insts[i].opcode().is_call());
                 let mut used = access_address(body, i).into_iter().chain(args);
@@ -106,40 +107,6 @@ fn loads_pointers(program: &Program, k: FuncKey) -> bool {
 
 /// Values that may be addresses in slots. What a call returns, or a load finds, has been passed or
 /// stored: that counts already.
-fn made_from_slots(body: &ir::Function) -> EntitySet<ir::Value> {
-    made_from(body, |i| body.dfg.insts[i].opcode() == Opcode::StackAddr)
-}
-
-/// Values that are made from what some instructions give, other than by calls and loads.
-fn made_from(body: &ir::Function, gives: impl Fn(ir::Inst) -> bool) -> EntitySet<ir::Value> {
-    let mut made_from = EntitySet::new();
-    let holds = |set: &EntitySet<ir::Value>, v: ir::Value| set.contains(body.dfg.resolve_aliases(v));
-    loop {
-        let mut grows = false;
-        for i in insts(body) {
-            let op = body.dfg.insts[i].opcode();
-            let made = gives(i)
-                || !op.is_call() && !op.can_load() && body.dfg.inst_args(i).iter().any(|&v| holds(&made_from, v));
-            if made {
-                for &v in body.dfg.inst_results(i) {
-                    grows |= made_from.insert(v);
-                }
-            }
-        }
-        for b in body.layout.blocks() {
-            let Some(last) = body.layout.last_inst(b) else { continue };
-            for call in body.dfg.insts[last].branch_destination(&body.dfg.jump_tables, &body.dfg.exception_tables) {
-                let to = call.block(&body.dfg.value_lists);
-                let params = body.dfg.block_params(to);
-                for (&p, arg) in params.iter().zip(call.args(&body.dfg.value_lists)) {
-                    if arg.as_value().is_some_and(|v| holds(&made_from, v)) {
-                        grows |= made_from.insert(p);
-                    }
-                }
-            }
-        }
-        if !grows {
-            return made_from;
-        }
-    }
+fn made_from_slots(program: &Program, body: &ir::Function) -> EntitySet<ir::Value> {
+    made_from(program, body, &[], |i| body.dfg.insts[i].opcode() == Opcode::StackAddr)
 }

@@ -78,7 +78,7 @@ pub(super) fn pair(
         return None;
     }
     let func = cx.program.func(task).expect("the body calls it");
-    let of_task = Variant { func, preserved: Preserved::NOTHING, strand: !cx.options.debug, ..variant.clone() };
+    let of_task = Variant { func, strand: !cx.options.debug, ..variant.clone() };
     let pair = work.exactly(of_task.clone());
     let mut this = TasksTemplate { cx, variant, task: of_task, names };
     let [enter, leave] = [&symbols.forward, &symbols.pullback].map(|s| format!("{s}__task"));
