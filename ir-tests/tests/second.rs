@@ -192,6 +192,28 @@ fn a_power_at_exponent_zero() {
     }
 }
 
+/// The quotient that `fmod` has subtracted is a whole number, of which rounding leaves no slope.
+#[test]
+fn a_remainder_has_no_second_derivative() {
+    let text = "function %f(f64, f64) -> f64 system_v {
+            fn0 = %fmod(f64, f64) -> f64 system_v
+            fn1 = %remainder(f64, f64) -> f64 system_v
+        block0(v0: f64, v1: f64):
+            v2 = call fn0(v0, v1)
+            v3 = call fn1(v0, v1)
+            v4 = fadd v2, v3
+            return v4
+        }";
+    for effort in EFFORTS {
+        let (program, g) = gradient_of(text, "f", effort);
+        for (x, y) in [(1e10, 0.3), (7.3, 2.1), (1.0, 0.1)] {
+            for of in [1, 2] {
+                assert_eq!(slopes(&program, g, &[f64v(x), f64v(y), f64v(1.0)], of, effort)[..2], [0.0, 0.0], "{x} {y}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_was_not_chosen_stays_out() {
     // `c ? x : sqrt x`, and a logarithm of it, at 0: the arm that is not chosen has poles.

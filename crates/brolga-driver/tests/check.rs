@@ -196,6 +196,18 @@ block0(v0: f64, v1: f64):
     v2 = call fn0(v0, v1)
     return v2
 }
+function %wave(f64) -> f64 system_v {
+    fn0 = %sin(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = call fn0(v0)
+    return v1
+}
+function %left(f64, f64) -> f64 system_v {
+    fn0 = %fmod(f64, f64) -> f64 system_v
+block0(v0: f64, v1: f64):
+    v2 = call fn0(v0, v1)
+    return v2
+}
 function %ceil(f32) -> f32 system_v {
 block0(v0: f32):
     v1 = ceil v0
@@ -332,6 +344,13 @@ fn no_right_gradient_is_called_wrong() {
         "%cancels(1.0)",
         "%power(0.0, 0.0)",
         "%power(0.0, -1.0)",
+        "%power(-0.0, -1.0)",
+        "%power(2.0, inf)",
+        "%power(inf, -inf)",
+        "%stairs(1e16)",
+        "%wave(1e17)",
+        "%left(1.0, 0.1)",
+        "%left(1e17, 3.0)",
         "%ceil(1088.0)",
         "%ceil(1088.5)",
         "%stairs(0.7012)",
@@ -559,4 +578,9 @@ fn second_derivatives_are_checked_against_gradients_and_each_other() {
     assert!(said.iter().any(|c| c.contains("gradient 3.0 beside the product, but 6.75 alone")), "{said:?}");
     // Infinities say nothing of symmetry.
     assert_eq!(ask(&root, &root).symmetric, None);
+    for call in ["%power(0.0, 1.0)", "%power(0.0, 2.0)", "%power(0.0, 3.0)", "%power(-2.0, 0.0)", "%wave(1e17)"] {
+        let s = Subject::of(MISLEADING, call);
+        let found = ask(&s, &s);
+        assert!(found.complaints().is_empty(), "{call}: {found:?}");
+    }
 }

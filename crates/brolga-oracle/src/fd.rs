@@ -70,6 +70,8 @@ pub enum Why {
     Undefined,
     /// Rounding of the values is more than what steps change.
     Noise,
+    /// Floats at the point are so far apart that no step is small.
+    Coarse,
     /// Quotients have no limit: a jump, a pole, or values that change within the smallest steps.
     NoLimit,
 }
@@ -81,6 +83,7 @@ impl Why {
             Why::NotFinite => "the value at this point is not finite",
             Why::Undefined => "the function has no finite value in a step's distance",
             Why::Noise => "rounding of the values is more than what steps change",
+            Why::Coarse => "floats of this size are a half or more apart, so that steps may span periods and jumps",
             Why::NoLimit => "the quotients have no limit (a jump, a pole, noise, or values that come in steps)",
         }
     }
@@ -130,6 +133,9 @@ impl Default for Options {
 
 /// Neighbouring steps in one extrapolation.
 const ROWS: usize = 7;
+
+/// The distance of floats from which on functions with periods or jumps look like others.
+const COARSE: f64 = 0.5;
 
 /// How far from a derivative a quotient may be, in terms of what is known of its error.
 const SLACK: f64 = 10.0;
@@ -309,6 +315,9 @@ pub fn derivative<E>(mut f: impl FnMut(f64) -> Result<f64, E>, t: f64, options: 
     let f0 = f(t);
     if !f0.is_finite() {
         return Verdict::Unreliable(Why::NotFinite);
+    }
+    if t.abs().max(options.size) * f64::EPSILON >= COARSE {
+        return Verdict::Unreliable(Why::Coarse);
     }
     // A step near 0 has only the size of the function's values to go by; where those have few
     // digits it must be large.

@@ -48,6 +48,8 @@ fn kinks_are_told_from_curvature() {
 fn no_claim_without_convergence() {
     assert_eq!(at(f64::sqrt, 0.0), Verdict::Unreliable(Why::Undefined));
     assert_eq!(at(f64::floor, 3.0), Verdict::Unreliable(Why::NoLimit));
+    assert_eq!(at(f64::floor, 1e16), Verdict::Unreliable(Why::Coarse));
+    assert_eq!(at(|x| 1.0 / x, f64::INFINITY), Verdict::Unreliable(Why::Coarse));
     assert_eq!(at(|x| 1.0 / x, 0.0), Verdict::Unreliable(Why::NotFinite));
     assert_eq!(at(f64::ln, -1.0), Verdict::Unreliable(Why::NotFinite));
     let mut state = 1u64;

@@ -340,6 +340,7 @@ fn variants(e: &E, n_operands: usize) -> Vec<E> {
         Node::Neg(a) => one(&mut out, a, &|a| -a.clone()),
         Node::Sqrt(a) => one(&mut out, a, &E::sqrt),
         Node::Abs(a) => one(&mut out, a, &E::abs),
+        Node::Nearest(a) => one(&mut out, a, &E::nearest),
         Node::Add(a, b) => {
             out.push(a - b);
             both(&mut out, a, b, &|a, b| a + b);

@@ -61,6 +61,8 @@ pub enum Node {
     Sqrt(E),
     /// Absolute value.
     Abs(E),
+    /// The nearest whole number, which has no slope.
+    Nearest(E),
     /// The first argument's magnitude with the second's sign bit.
     Copysign(E, E),
     /// A call of a C math function of the cotangent's width. Rows of opcodes have none, so they
@@ -195,6 +197,11 @@ impl E {
         Self::new(Node::Abs(self.clone()))
     }
 
+    /// The nearest whole number, which has no slope.
+    pub fn nearest(&self) -> Self {
+        Self::new(Node::Nearest(self.clone()))
+    }
+
     /// This magnitude with the sign of `sign`.
     pub fn copysign(&self, sign: impl Into<E>) -> Self {
         Self::new(Node::Copysign(self.clone(), sign.into()))
@@ -237,7 +244,7 @@ impl E {
             &(Node::Operand(i) | Node::IntOperand(i)) => Reads { operands: 1 << i, results: 0 },
             &Node::Result(i) => Reads { operands: 0, results: 1 << i },
             Node::Const(_) => Reads::default(),
-            Node::Neg(a) | Node::Sqrt(a) | Node::Abs(a) => a.reads(),
+            Node::Neg(a) | Node::Sqrt(a) | Node::Abs(a) | Node::Nearest(a) => a.reads(),
             Node::Add(a, b) | Node::Sub(a, b) | Node::Mul(a, b) | Node::Div(a, b) | Node::Copysign(a, b) => {
                 a.reads().union(b.reads())
             }
@@ -261,6 +268,7 @@ impl E {
             Node::Div(a, b) => ev(a) / ev(b),
             Node::Sqrt(a) => ev(a).sqrt(),
             Node::Abs(a) => ev(a).abs(),
+            Node::Nearest(a) => ev(a).round_ties_even(),
             Node::Copysign(a, b) => ev(a).copysign(ev(b)),
             Node::Math(f, args) => f.eval(args.iter().map(ev)),
             // The function is not here.
@@ -281,7 +289,7 @@ impl E {
         match &*self.0 {
             Node::Operand(_) | Node::IntOperand(_) | Node::Result(_) => true,
             Node::Const(c) => c.is_finite(),
-            Node::Neg(a) | Node::Abs(a) | Node::Copysign(a, _) => a.is_finite(),
+            Node::Neg(a) | Node::Abs(a) | Node::Nearest(a) | Node::Copysign(a, _) => a.is_finite(),
             Node::Select(_, a, b) => a.is_finite() && b.is_finite(),
             // Sums and products overflow, the others also have poles.
             Node::Add(..)
@@ -324,7 +332,7 @@ impl E {
         visit(&self.0);
         match &*self.0 {
             Node::Operand(_) | Node::IntOperand(_) | Node::Result(_) | Node::Const(_) => {}
-            Node::Neg(a) | Node::Sqrt(a) | Node::Abs(a) => a.each(visit),
+            Node::Neg(a) | Node::Sqrt(a) | Node::Abs(a) | Node::Nearest(a) => a.each(visit),
             Node::Add(a, b) | Node::Sub(a, b) | Node::Mul(a, b) | Node::Div(a, b) | Node::Copysign(a, b) => {
                 [a, b].into_iter().for_each(|e| e.each(visit));
             }
@@ -504,6 +512,7 @@ impl fmt::Display for E {
             Node::Div(a, b) => write!(f, "{}/{}", Tight(a), Tight(b)),
             Node::Sqrt(a) => write!(f, "sqrt({a})"),
             Node::Abs(a) => write!(f, "|{a}|"),
+            Node::Nearest(a) => write!(f, "nearest({a})"),
             Node::Copysign(a, b) => write!(f, "copysign({a}, {b})"),
             Node::Math(m, args) => {
                 write!(f, "{}(", m.symbol())?;
@@ -541,6 +550,7 @@ impl fmt::Display for Tight<'_> {
             | Node::Const(_)
             | Node::Sqrt(_)
             | Node::Abs(_)
+            | Node::Nearest(_)
             | Node::Copysign(..)
             | Node::Math(..)
             | Node::Call(_)

@@ -247,10 +247,10 @@ fn elementary(m: &mut Rules) {
     def!(m, "cbrt", x => z: over(3.0 * (z * z)));
     def!(m, "hypot", x, y => z: times(z.eq(0.0).select(0.0, x / z)).bounded(), times(z.eq(0.0).select(0.0, y / z)).bounded());
 
-    // n = (x - z)/y is the integer that was subtracted; x/y rounded may be off by one.
-    def!(m, "fmod", x, y => z: ONE, -times((x - z) / y));
-    def!(m, "remainder", x, y => z: ONE, -times((x - z) / y));
-    def!(m, "drem", x, y => z: ONE, -times((x - z) / y));
+    // (x - z)/y is the integer that was subtracted, but for rounding; x/y rounded may be off by one.
+    def!(m, "fmod", x, y => z: ONE, -times(((x - z) / y).nearest()));
+    def!(m, "remainder", x, y => z: ONE, -times(((x - z) / y).nearest()));
+    def!(m, "drem", x, y => z: ONE, -times(((x - z) / y).nearest()));
     m.float(["fma", "fmaf"], as_opcode(cranelift_codegen::ir::Opcode::Fma));
 }
 
@@ -363,7 +363,8 @@ fn through_pointers(m: &mut Rules) {
     let lgamma = Arc::new(row!(x, s => [z, w]: [times(digamma(x)), ZERO], [ZERO, ZERO]).clone());
     m.mixed(["lgamma_r", "lgammaf_r"], float_ptr, one, |_| MathKind::Writes(lgamma.clone(), &INT_AT_1));
 
-    let remquo = Arc::new(row!(x, y, q => [z, w]: [ONE, -times((x - z) / y), ZERO], [ZERO, ZERO, ZERO]).clone());
+    let remquo =
+        Arc::new(row!(x, y, q => [z, w]: [ONE, -times(((x - z) / y).nearest()), ZERO], [ZERO, ZERO, ZERO]).clone());
     m.mixed(["remquo", "remquof"], |ty| vec![ty, ty, Ty::Ptr], one, |_| MathKind::Writes(remquo.clone(), &INT_AT_2));
 }
 

@@ -48,6 +48,7 @@ fn derived(e: &E, operands: &[Dual], results: &[Dual]) -> Dual {
             let x = of(a);
             (x.0.abs(), if x.0 == 0.0 { 0.0 } else { x.1 * x.0.signum() })
         }
+        Node::Nearest(a) => (of(a).0.round_ties_even(), 0.0),
         Node::Copysign(a, b) => {
             let (x, z) = (of(a), of(a).0.copysign(of(b).0));
             (z, if x.0 == 0.0 { 0.0 } else { x.1 * (z / x.0) })

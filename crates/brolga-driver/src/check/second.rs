@@ -19,7 +19,7 @@ use brolga::{DerivedRule, Error, Program};
 use brolga_oracle::fd::{self, Verdict};
 use brolga_oracle::{Oracle, OracleError, Reverse, Tangent};
 
-use super::{DotProduct, FreshRule, RowVerdict, Tolerances, close, conclude, terms_of};
+use super::{DotProduct, FreshRule, RowVerdict, Tolerances, close, conclude, is_limit, terms_of};
 use crate::bind::Invocation;
 use crate::inputs::{Input, direction, flatten, inputs, oracle_args, size, with_inputs};
 use crate::memory::Memory;
@@ -120,7 +120,7 @@ pub fn second(
         let options =
             fd::Options { precision: tolerances.precision, f32_inputs, noise: 0.0, size: size(&inputs), unit: 0.0 };
         let difference = differences.then(|| fd::derivative(|t| gradients.entry(i, t), 0.0, &options));
-        let says = oracle.as_ref().ok().map(|o| o[i]);
+        let says = oracle.as_ref().ok().map(|o| o[i]).filter(|&o| !is_limit(&inputs, hv[i], o));
         // Where the first derivative has a pole there is no second one.
         let verdict = match hv[i].is_finite() || says.is_some_and(f64::is_finite) && gradients.is_finite(i) {
             true => conclude(hv[i], difference, says, tolerances),

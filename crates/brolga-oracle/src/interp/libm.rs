@@ -194,8 +194,8 @@ pub fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
             let psi = digamma(a);
             unary(a.chain(v, v * psi.primal()) * psi)
         }
-        Math::Fmod => [Some(one), Some(c(-(p / q).trunc())), None],
-        Math::Remainder => [Some(one), Some(c(-((p - v) / q).round())), None],
+        // What was subtracted, in terms of q; p/q rounded may be the next integer.
+        Math::Fmod | Math::Remainder => [Some(one), Some(c(-((p - v) / q).round())), None],
         Math::Fma => [Some(b), Some(a), Some(one)],
         Math::Fmin | Math::Fmax => {
             let [s, t] = match (p.is_nan(), q.is_nan()) {
@@ -227,6 +227,11 @@ pub fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
     }
 }
 
+/// The limit of `x^e · log x` at zero.
+fn log_times_zero(e: f64) -> f64 {
+    if e > 0.0 { 0.0 } else { f64::NEG_INFINITY }
+}
+
 /// The slopes of x^y.
 fn pow<R: Real>(x: R, y: R) -> [Option<R>; 3] {
     let c = R::constant;
@@ -234,22 +239,36 @@ fn pow<R: Real>(x: R, y: R) -> [Option<R>; 3] {
     // x^(y-1) as a function of both.
     let power = |e: f64| p.powf(e);
     let dx = if q == 0.0 {
-        // Also for x = 0 and x = NaN, since pow(x, 0) is 1 for every x. Along y it varies as 1/x.
-        y.chain(0.0, 1.0 / p)
+        // Also for x = 0 and x = NaN, since pow(x, 0) is 1 for every x. Along y it varies as 1/x; at
+        // x = 0 there is a jump, and below there are powers for whole exponents only.
+        y.chain(
+            0.0,
+            match p {
+                0.0 => 0.0,
+                _ if p > 0.0 => 1.0 / p,
+                _ => f64::NAN,
+            },
+        )
     } else {
         let e = power(q - 1.0);
         let along_x = if q == 1.0 { 0.0 } else { (q - 1.0) * power(q - 2.0) };
-        let along_y = if p > 0.0 { e * p.ln() } else { f64::NAN };
+        let along_y = match p {
+            0.0 => log_times_zero(q - 1.0),
+            _ if p > 0.0 => e * p.ln(),
+            _ => f64::NAN,
+        };
         y * (x.chain(e, along_x) + y.chain(0.0, along_y))
     };
     let dy = if p == 0.0 && q <= 0.0 {
         // From an infinite power over 1 to 0.
-        c(f64::NEG_INFINITY)
-    } else if p == 0.0 && q > 0.0 || p == f64::INFINITY && q < 0.0 {
+        c(if q < 0.0 { p.powf(q) * f64::NEG_INFINITY } else { f64::NEG_INFINITY })
+    } else if p == 0.0 && q > 0.0 {
+        x.chain(0.0, log_times_zero(q - 1.0))
+    } else if p == f64::INFINITY && q < 0.0 {
         c(0.0)
     } else if p > 0.0 {
         let v = power(q);
-        (x.chain(v, q * power(q - 1.0)) + y.chain(0.0, v * p.ln())) * x.ln()
+        x.chain(v * p.ln(), power(q - 1.0) * (q * p.ln() + 1.0)) + y.chain(0.0, v * p.ln() * p.ln())
     } else {
         c(f64::NAN)
     };

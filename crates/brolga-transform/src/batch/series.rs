@@ -53,6 +53,8 @@ enum SeriesKind {
     Sqrt(Id),
     /// The first with the sign of the second; its own, if there is none.
     Signed(Id, Option<Id>),
+    /// The nearest whole number: a value, and no coefficients.
+    Nearest(Id),
     Select(Val, Id, Id),
     /// A result of a row in a scope, and its value: a name, or a call.
     Row(Arc<ExprRow>, usize, usize, Worth),
@@ -198,6 +200,10 @@ impl SeriesCx<'_, '_, '_> {
                 let a = self.expr(a, scope);
                 self.put(SeriesKind::Signed(a, None))
             }
+            Node::Nearest(a) => {
+                let a = self.expr(a, scope);
+                self.put(SeriesKind::Nearest(a))
+            }
             Node::Copysign(a, b) => {
                 let (a, b) = two(self, a, b);
                 self.put(SeriesKind::Signed(a, Some(b)))
@@ -277,9 +283,10 @@ impl SeriesCx<'_, '_, '_> {
         match self.kinds[id].clone() {
             SeriesKind::Given(v, _) if j == 0 => Some(v),
             SeriesKind::Given(_, lanes) => lanes.get(j - 1).copied(),
-            SeriesKind::Const(_) | SeriesKind::Int(_) if j > 0 => None,
+            SeriesKind::Const(_) | SeriesKind::Int(_) | SeriesKind::Nearest(_) if j > 0 => None,
             SeriesKind::Const(c) => Some(self.constant(c)),
             SeriesKind::Int(v) => Some(self.op(Arith::FromInt, &[Val::Primal(v)])),
+            SeriesKind::Nearest(a) => self.at(a, 0).map(|a| self.op(Arith::Nearest, &[a])),
             SeriesKind::Neg(a) => self.at(a, j).map(|a| self.op(Arith::Fneg, &[a])),
             SeriesKind::Add(a, b) => match (self.at(a, j), self.at(b, j)) {
                 (Some(a), Some(b)) => Some(self.op(Arith::Fadd, &[a, b])),

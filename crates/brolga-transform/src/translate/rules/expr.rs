@@ -107,7 +107,7 @@ fn bounded(e: &E, known: &dyn Fn(usize) -> bool) -> bool {
     let go = |e: &E| bounded(e, known);
     match e.node() {
         Node::Const(c) => c.is_finite(),
-        Node::Neg(a) | Node::Abs(a) | Node::Copysign(a, _) => go(a),
+        Node::Neg(a) | Node::Abs(a) | Node::Nearest(a) | Node::Copysign(a, _) => go(a),
         // A sum or product of finite numbers can overflow; one of the rows' own constants does not.
         Node::Mul(a, b) | Node::Add(a, b) | Node::Sub(a, b) => bounded(a, &|_| false) && bounded(b, &|_| false),
         Node::Select(_, a, b) => go(a) && go(b),
@@ -224,6 +224,7 @@ impl Walker<'_> {
             Node::Div(a, b) => self.op(cx, Arith::Fdiv, [a, b]),
             Node::Sqrt(a) => self.op(cx, Arith::Sqrt, [a]),
             Node::Abs(a) => self.op(cx, Arith::Fabs, [a]),
+            Node::Nearest(a) => self.op(cx, Arith::Nearest, [a]),
             Node::Copysign(a, b) => self.op(cx, Arith::Copysign, [a, b]),
             Node::Math(f, args) => match self.shared(cx, *f, args) {
                 Some(result) => Val::Primal(result),
