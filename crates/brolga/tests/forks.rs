@@ -306,6 +306,50 @@ fn rules_and_pools_do_not_mix() {
     });
 }
 
+/// A function of the host's that panics within a task ends the process, on any number of threads,
+/// as the C convention has it: no thread waits for the task.
+#[cfg(unix)]
+#[test]
+fn a_panic_in_a_task_ends_the_process() {
+    use std::os::unix::process::ExitStatusExt;
+    const THREADS: &str = "BROLGA_TEST_PANICS_ON";
+    extern "C" fn panics() {
+        panic!("in a task");
+    }
+    if let Some(threads) = std::env::var(THREADS).ok().and_then(|n| n.parse().ok()) {
+        let mut program = program(PANICS);
+        let declared = program.funcs[program.func("panics").unwrap()].signature.clone();
+        // SAFETY: the function takes nothing, and returns nothing.
+        unsafe { program.define_host("panics", &declared, panics as *const () as usize) }.unwrap();
+        let found = outcome(&rule(&program, "f", &options(Mode::Gradient, threads)), &[1.0], &[], Mode::Gradient, true);
+        panic!("the run went on: {found:?}");
+    }
+    for threads in [1, 2] {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "forks::a_panic_in_a_task_ends_the_process"]).env(THREADS, threads.to_string());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.signal(), Some(6), "{output:?}");
+    }
+}
+
+const PANICS: &str = "
+function %task(i64) {
+    fn0 = %panics() system_v
+block0(v0: i64):
+    call fn0()
+    return
+}
+function %f(i64) -> f64 {
+    fn0 = %task(i64)
+    fn1 = %brolga_par_join(i64, i64, i64, i64)
+block0(v0: i64):
+    v1 = func_addr.i64 fn0
+    call fn1(v1, v0, v1, v0)
+    v2 = load.f64 v0
+    return v2
+}
+";
+
 #[test]
 fn a_pool_without_threads_is_refused() {
     let func = program(LOOPS);

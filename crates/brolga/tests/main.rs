@@ -30,6 +30,7 @@ mod monotone_rows;
 mod named;
 mod predecessors;
 mod prelude;
+mod preserved;
 mod primal;
 mod runs;
 mod sincos;
