@@ -201,34 +201,87 @@ fn sign_only(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
 /// Whether every lane of a value has all its bits equal. `lane` is the width of the floats that it
 /// will mask.
 pub fn is_mask(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
-    fn go(func: &ir::Function, v: ir::Value, lane: u32, left: &mut Left) -> bool {
-        if left.one_more().is_none() {
-            return false;
-        }
-        if constant_bytes(func, v).is_some() {
-            return constant_kind(func, v, lane) == Some(Const::Lanes);
-        }
-        let ty: Type = func.dfg.value_type(v);
-        let wide = |ty: Type| ty.lane_type().bytes() >= lane;
-        match def(func, v) {
-            Some((Opcode::Fcmp | Opcode::Icmp, a)) => ty.is_vector() && wide(func.dfg.value_type(a[0])),
-            Some((Opcode::Bmask, _)) => wide(ty),
-            // The sign bit in every bit.
-            Some((Opcode::Sshr, a)) => {
-                let bits = i64::from(ty.lane_type().bits());
-                wide(ty) && crate::query::constant_int(func, a[1]).is_some_and(|n| n == bits - 1)
-            }
-            Some((Opcode::Bitcast | Opcode::Bnot | Opcode::Sextend, a)) => go(func, a[0], lane, left),
-            Some((Opcode::Band | Opcode::Bor | Opcode::Bxor, a)) => a.iter().all(|&x| go(func, x, lane, left)),
-            Some((Opcode::Bitselect, a)) => a.iter().all(|&x| go(func, x, lane, left)),
-            Some((Opcode::Select, a)) => a[1..].iter().all(|&x| go(func, x, lane, left)),
-            Some((Opcode::Splat, a)) => go(func, a[0], lane, left),
-            // `-(c as u64)`: all ones or none.
-            Some((Opcode::Ineg | Opcode::Isub | Opcode::Iadd, _)) if wide(ty) => of_bit(func, v).is_some(),
-            _ => false,
-        }
+    is_uniform(func, v, Uniform { lane, low: lane }, &mut { Left::MASK })
+}
+
+/// Of each `lane` bytes of a value, all bits of the first `low` are equal. Both are powers of two.
+#[derive(Clone, Copy)]
+struct Uniform {
+    lane: u32,
+    low: u32,
+}
+
+impl Uniform {
+    /// The whole lane, in lanes of at least so many bytes.
+    fn of_lanes(lane: u32) -> Self {
+        Self { lane, low: lane }
     }
-    go(func, v, lane, &mut { Left::MASK })
+}
+
+/// Whether bits of a value are equal. A mask is made by a comparison of lanes of its width, or of
+/// one of another width, whose lanes are extended, narrowed or repeated.
+fn is_uniform(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Left) -> bool {
+    if left.one_more().is_none() {
+        return false;
+    }
+    let Uniform { lane, low } = of;
+    if constant_bytes(func, v).is_some() && constant_kind(func, v, lane) == Some(Const::Lanes) {
+        return true;
+    }
+    let ty: Type = func.dfg.value_type(v);
+    let width = |v: ir::Value| func.dfg.value_type(v).lane_type().bytes();
+    let wide = width(v) >= lane;
+    match def(func, v) {
+        Some((Opcode::Fcmp | Opcode::Icmp, a)) => ty.is_vector() && width(a[0]) >= low,
+        Some((Opcode::Bmask, _)) => wide,
+        Some((Opcode::Sshr, a)) => {
+            let bits = i64::from(ty.lane_type().bits());
+            match crate::query::constant_int(func, a[1]) {
+                // The sign bit in every bit.
+                Some(n) if n == bits - 1 => wide,
+                // The lower part of a lane is extended.
+                Some(n) if width(v) == lane && n % 8 == 0 && (8..bits).contains(&n) => match def(func, a[0]) {
+                    Some((Opcode::Ishl, b)) if crate::query::constant_int(func, b[1]) == Some(n) => {
+                        let low = ((bits - n) / 8) as u32;
+                        low.is_power_of_two() && is_uniform(func, b[0], Uniform { lane, low }, left)
+                    }
+                    _ => false,
+                },
+                _ => false,
+            }
+        }
+        Some((Opcode::Bitcast | Opcode::Bnot, a)) => is_uniform(func, a[0], of, left),
+        Some((Opcode::Sextend, a)) => is_uniform(func, a[0], Uniform::of_lanes(width(a[0])), left),
+        Some((Opcode::SwidenLow | Opcode::SwidenHigh, a)) => {
+            is_uniform(func, a[0], Uniform::of_lanes((lane / 2).max(width(a[0]))), left)
+        }
+        Some((Opcode::Snarrow, a)) => {
+            let from = Uniform::of_lanes((2 * lane).max(width(a[0])));
+            a.iter().all(|&x| is_uniform(func, x, from, left))
+        }
+        Some((Opcode::Shuffle, _)) => is_shuffled(func, v, of, left),
+        Some((Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bitselect, a)) => {
+            a.iter().all(|&x| is_uniform(func, x, of, left))
+        }
+        Some((Opcode::Select, a)) => a[1..].iter().all(|&x| is_uniform(func, x, of, left)),
+        Some((Opcode::Splat, a)) => is_uniform(func, a[0], of, left),
+        // `-(c as u64)`: all ones or none.
+        Some((Opcode::Ineg | Opcode::Isub | Opcode::Iadd, _)) if wide => of_bit(func, v).is_some(),
+        _ => false,
+    }
+}
+
+/// Whether bits are equal that a `shuffle` puts together: each group of them has been within one
+/// of equal bits.
+fn is_shuffled(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Left) -> bool {
+    let inst = func.dfg.value_def(v).inst().expect("it is shuffled");
+    let InstructionData::Shuffle { imm, args, .. } = func.dfg.insts[inst] else { return false };
+    let from = func.dfg.immediates[imm].as_slice();
+    let groups: Vec<&[u8]> = from.chunks(of.lane as usize).map(|group| &group[..of.low as usize]).collect();
+    let within = |lane: u32| groups.iter().all(|g| g.iter().all(|&b| u32::from(b) / lane == u32::from(g[0]) / lane));
+    let Some(lane) = [1, 2, 4, 8, 16].into_iter().find(|&lane| within(lane)) else { return false };
+    let read = |side: usize| groups.iter().any(|g| usize::from(g[0]) / 16 == side);
+    (0..2).filter(|&side| read(side)).all(|side| is_uniform(func, args[side], Uniform::of_lanes(lane), left))
 }
 
 /// Whether a scalar integer is zero or one.

@@ -53,6 +53,24 @@ pub enum Origin {
     Unknown,
 }
 
+/// What an address is made from by sums.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Root {
+    /// An origin.
+    Of(Origin),
+    /// What a load has found.
+    Loaded,
+}
+
+impl Root {
+    fn origin(self) -> Origin {
+        match self {
+            Self::Of(origin) => origin,
+            Self::Loaded => Origin::Unknown,
+        }
+    }
+}
+
 /// `widen(value + add)`, a 32-bit sum as a 64-bit number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Widened {
@@ -241,17 +259,21 @@ impl Places<'_> {
     /// The origin of an address. Only what is plainly an offset is passed over; any other sum is
     /// unknown.
     pub fn origin(&self, v: ir::Value) -> Origin {
-        self.trace(v, &mut EntitySet::new(), 0).unwrap_or(Origin::Unknown)
+        self.root(v).origin()
+    }
+
+    fn root(&self, v: ir::Value) -> Root {
+        self.trace(v, &mut EntitySet::new(), 0).unwrap_or(Root::Of(Origin::Unknown))
     }
 
     /// `None` for a block parameter that is being traced already.
-    fn trace(&self, v: ir::Value, seen: &mut EntitySet<ir::Value>, depth: u32) -> Option<Origin> {
+    fn trace(&self, v: ir::Value, seen: &mut EntitySet<ir::Value>, depth: u32) -> Option<Root> {
         let func = self.func;
         if depth > 24 {
-            return Some(Origin::Unknown);
+            return Some(Root::Of(Origin::Unknown));
         }
         let inst = match func.dfg.value_def(v) {
-            ValueDef::Param(b, i) if b == self.cfg.blocks[0] => return Some(Origin::Param(i)),
+            ValueDef::Param(b, i) if b == self.cfg.blocks[0] => return Some(Root::Of(Origin::Param(i))),
             ValueDef::Param(b, i) => {
                 if !seen.insert(v) {
                     return None;
@@ -262,18 +284,19 @@ impl Places<'_> {
                         (None, o) => found = o,
                         (Some(_), None) => {}
                         (Some(x), Some(y)) if x == y => {}
-                        _ => return Some(Origin::Unknown),
+                        _ => return Some(Root::Of(Origin::Unknown)),
                     }
                 }
                 return found;
             }
             ValueDef::Result(inst, _) => inst,
-            ValueDef::Union(..) => return Some(Origin::Unknown),
+            ValueDef::Union(..) => return Some(Root::Of(Origin::Unknown)),
         };
         if let Some((base, _, _)) = self.step(inst) {
             return self.trace(base, seen, depth + 1);
         }
-        Some(match func.dfg.insts[inst] {
+        Some(Root::Of(match func.dfg.insts[inst] {
+            InstructionData::Load { .. } => return Some(Root::Loaded),
             InstructionData::StackAddr { stack_slot, .. } => Origin::Slot(stack_slot),
             InstructionData::UnaryGlobalValue { opcode: Opcode::SymbolValue, global_value } => {
                 Origin::Data(global_value)
@@ -285,7 +308,7 @@ impl Places<'_> {
                 _ => Origin::Unknown,
             },
             _ => Origin::Unknown,
-        })
+        }))
     }
 
     /// An address that is another one plus (or minus, if so) an offset: the other one, the offset,
@@ -419,15 +442,17 @@ fn access_type(func: &ir::Function, inst: ir::Inst) -> Type {
 }
 
 /// What an address leads to: parameters' objects, something older than the call ([`OTHER`]), or
-/// memory that the function has made itself, which is all other bits.
+/// what is not known, which may be memory that the function or a caller has made: all other bits.
+/// What has been loaded is older, if the address of no such memory is
+/// [captured](crate::memory::capture).
 pub fn leads_to(places: Places<'_>, address: ir::Value) -> Set {
     if places.blocks.known() {
         return places.blocks.of(address);
     }
-    match places.origin(address) {
-        Origin::Param(i) if !has_instance(&places.func.signature) => bit(i),
-        Origin::Slot(_) | Origin::Alloc(_) => !REST,
-        Origin::Param(_) | Origin::Data(_) | Origin::Unknown => OTHER,
+    match places.root(address) {
+        Root::Of(Origin::Param(i)) if !has_instance(&places.func.signature) => bit(i),
+        Root::Of(Origin::Slot(_) | Origin::Alloc(_) | Origin::Unknown) => !REST,
+        Root::Of(Origin::Param(_) | Origin::Data(_)) | Root::Loaded => OTHER,
     }
 }
 

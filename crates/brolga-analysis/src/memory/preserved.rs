@@ -75,7 +75,8 @@ fn makes_memory(places: Places<'_>) -> bool {
         }
         _ => func.dfg.insts[inst].opcode() == Opcode::StackAddr,
     };
-    cfg.all_insts().iter().any(|&inst| makes(inst)) && captures(program, func, makes)
+    let is_captured = || places.blocks.known() || captures(program, func, makes);
+    cfg.all_insts().iter().any(|&inst| makes(inst)) && is_captured()
 }
 
 /// What of that is kept which a function was told is, for addresses of its own.
