@@ -128,6 +128,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             pieces: self.fragments,
             strand: facts.variant.strand,
             waits: self.fragments && facts.mode != Mode::Tangent,
+            tangents: facts.mode == Mode::Tangent,
             // Elsewhere all integers hand on what is demanded of them.
             numbers: facts.summaries.makes_numbers() && !facts.demanded,
             short: self.quick(),

@@ -101,6 +101,8 @@ pub struct LowerEnv<'a> {
     pub strand: bool,
     /// So cotangents may wait in front of shadows: not in forward mode, which has none.
     pub waits: bool,
+    /// Forward mode: shadows hold tangents, also those that are not known.
+    pub tangents: bool,
     /// The program makes numbers of integers in memory, and what those are computed from asks what
     /// became of them ([`AdOp::Poison`](crate::inst::AdOp::Poison)).
     pub numbers: bool,
@@ -138,6 +140,7 @@ impl<'a> LowerEnv<'a> {
             pieces: false,
             strand: false,
             waits: false,
+            tangents: false,
             numbers: false,
             short: false,
             watched: None,

@@ -22,6 +22,7 @@
 //! shadow; none where the delta is sure.
 
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, types};
 use cranelift_frontend::FunctionBuilder;
 
@@ -263,7 +264,15 @@ impl LowerCx<'_> {
         let p = self.scaled(b, p);
         let d = b.ins().isub(s, p);
         let z = b.ins().iconst(types::I64, 0);
-        let r = b.ins().select(s, d, z);
+        // What may be a pointer as far as this function knows may be a number elsewhere, whose
+        // tangent is not known: all bits are set.
+        let is_shadow = if self.env.tangents {
+            let next = b.ins().iadd_imm_s(s, 1);
+            b.ins().icmp_imm_u(IntCC::UnsignedGreaterThan, next, 1)
+        } else {
+            s
+        };
+        let r = b.ins().select(is_shadow, d, z);
         self.name(inst.defs[0].0, r);
     }
 
