@@ -111,6 +111,8 @@ pub(super) struct Cx<'a> {
     pub punned: Here,
     /// Sums that round.
     pub rounding: EntitySet<ir::Inst>,
+    /// Conversions to integers that are digits of floats.
+    pub converted: EntitySet<ir::Inst>,
     /// Where a float's bits meet an integer that no rule follows.
     pub joins: EntitySet<ir::Value>,
     /// Integers whose bits become a float's, or are stored where they may.

@@ -48,6 +48,7 @@ use brolga_ir::{Diagnostic, Untracked};
 use cranelift_codegen::ir::Opcode;
 use cranelift_entity::EntitySet;
 
+use crate::bits::converted;
 use crate::kinds::pointers::PointerInput;
 use crate::memory::punned_cells::{Here, Local};
 use crate::query::original;
@@ -93,6 +94,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         i: input,
         punned: Here::compute(&local, &input.summaries.punned),
         rounding: rounding::rounding(input),
+        converted: converted::digits(input.func, input.cfg),
         a: Activity::with_room(input.func),
         useful: EntitySet::new(),
         active_memory: EntitySet::new(),
@@ -116,6 +118,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
             i: input,
             punned: cx.punned,
             rounding: cx.rounding,
+            converted: cx.converted,
             a: Activity::with_room(input.func),
             useful: EntitySet::new(),
             active_memory: EntitySet::new(),

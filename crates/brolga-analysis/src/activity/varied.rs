@@ -288,6 +288,9 @@ impl Cx<'_> {
                 let any = args.iter().enumerate().any(|(i, &a)| flows(i) && self.a.is_varied(a));
                 if any && !self.rounding.contains(inst) { varied } else { State::No }
             }
+            OpcodeRule::Zero if self.converted.contains(inst) && self.a.is_varied(args[0]) => {
+                State::Taint { definite: true }
+            }
             OpcodeRule::Zero => {
                 if matches!(op, Opcode::FcvtFromSint | Opcode::FcvtFromUint)
                     && matches!(
