@@ -85,7 +85,7 @@ pub fn walk(folder: &Path, out: &mut Vec<PathBuf>) {
 /// Least lines of code of a file whose header says more than what it is for.
 const LEAST_CODE: usize = 30;
 
-/// What the header of a file of a crate does not say. Files of tests say what was broken instead.
+/// What the header of a file of a crate does not say.
 fn header(name: &str, text: &str) -> Option<String> {
     let is_source = name.starts_with("crates/") && name.contains("/src/") && !name.ends_with("/tests.rs");
     let (header, code): (Vec<&str>, Vec<&str>) = text.lines().partition(|l| l.starts_with("//!"));
