@@ -5,8 +5,8 @@
 //! crate must not know: `brolga-runtime` names no crate of Cranelift, and `brolga-oracle` no crate
 //! of the pass. [`FOLDERS`] does the same for modules at the top of a crate: which others their
 //! files may import. A file at the top counts as a folder of its own; where no file has a row, rows
-//! of folders are enough. A row lists no more than there is. Dependencies of tests are not looked
-//! at.
+//! of folders are enough, else each file has one. A row lists no more than there is. Dependencies
+//! of tests are not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -154,13 +154,14 @@ const CRATES: &[Allowed] = &[
     ),
 ];
 
-/// Crates with folders, and what each folder may import besides itself. Where all have rows, they
-/// go from the lowest to the highest. ([`super::circles`] refuses folders that import each other.)
+/// Crates with folders, and what each folder may import besides itself. Rows go from the lowest to
+/// the highest: what a row imports has its own row before it, if it has one. ([`super::circles`]
+/// refuses folders that import each other.)
 const FOLDERS: &[(&str, &[Allowed])] = &[
     // Folders alone: what lies beside them may import any.
     (
         "brolga",
-        &[("drivers", &["error", "jit", "second"]), ("jit", &["error", "quiet"]), ("stages", &["error", "jit"])],
+        &[("jit", &["error", "quiet"]), ("stages", &["error", "jit"]), ("drivers", &["error", "jit", "second"])],
     ),
     (
         "brolga-driver",
@@ -181,7 +182,6 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
                     "value",
                 ],
             ),
-            ("explain", &["bind", "compare", "inputs", "memory", "output", "protocol", "quiet", "run", "value"]),
             (
                 "protocol",
                 &[
@@ -189,6 +189,7 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
                     "tangent", "value",
                 ],
             ),
+            ("explain", &["bind", "compare", "inputs", "memory", "output", "protocol", "quiet", "run", "value"]),
             ("text", &[]),
         ],
     ),
@@ -270,8 +271,8 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
         &[
             ("derived", &[]),
             ("clif", &["derived"]),
-            ("find_inverse", &["primal"]),
             ("primal", &[]),
+            ("find_inverse", &["primal"]),
             ("facts", &["primal"]),
             ("batch", &["facts"]),
             ("shadow", &["facts", "primal"]),
@@ -387,23 +388,25 @@ fn folders(table: &[Allowed], modules: &Modules) -> Vec<String> {
     let top = |module: &str| module.split("::").next().unwrap_or("").to_owned();
     let is_folder = |name: &str| modules.keys().any(|m| m.split_once("::").is_some_and(|(top, _)| top == name));
     let all = table.iter().any(|row| !is_folder(row.0));
-    let (mut found, mut used) = (BTreeSet::new(), BTreeSet::new());
+    let row = |folder: &str| table.iter().find(|row| row.0 == folder).map(|row| row.1);
+    // A program's `main` imports its library, whose modules the table has.
+    let names: BTreeSet<String> = modules.keys().map(|m| top(m)).filter(|m| !m.is_empty() && m != "main").collect();
+    let absent = names.iter().filter(|name| row(name).is_none() && (all || is_folder(name)));
+    let mut found: BTreeSet<String> =
+        absent.map(|name| format!("the module {name} is not in the table of tidy/imports.rs")).collect();
+    let mut used = BTreeSet::new();
     for (from, to) in imports(modules) {
         let (folder, other) = (top(&from), top(&to));
-        let row = table.iter().find(|row| row.0 == folder).map(|row| row.1);
-        match row {
-            None if all || is_folder(&folder) => {
-                found.insert(format!("the module {folder} is not in the table of tidy/imports.rs"))
-            }
-            None => false,
-            Some(allowed) if folder != other && !allowed.contains(&other.as_str()) => {
-                found.insert(format!("{from} must not import {to} (tidy/imports.rs)"))
-            }
-            Some(_) => false,
-        };
+        if folder != other && row(&folder).is_some_and(|allowed| !allowed.contains(&other.as_str())) {
+            found.insert(format!("{from} must not import {to} (tidy/imports.rs)"));
+        }
         used.insert((folder, other));
     }
     let rows = table.iter().flat_map(|row| row.1.iter().map(|other| (row.0, *other)));
+    for (place, (folder, allowed)) in table.iter().enumerate() {
+        let above = table[place..].iter().map(|row| row.0).filter(|other| allowed.contains(other));
+        found.extend(above.map(|other| format!("{folder} stands before {other} in tidy/imports.rs, and imports it")));
+    }
     let unused = rows.filter(|(folder, other)| !used.contains(&((*folder).to_owned(), (*other).to_owned())));
     found.extend(unused.map(|(folder, other)| format!("{folder} may import {other} by tidy/imports.rs, and does not")));
     found.into_iter().collect()
@@ -433,18 +436,21 @@ mod tests {
             ("low::x", "fn f() {}"),
             ("high", "use crate::low::x::f;"),
             ("high::y", ""),
-            ("low", "use crate::high::g;"),
+            ("low", "fn g() {}"),
             ("beside", "use crate::low::x::f;"),
         ];
         let modules = files.iter().map(|(m, t)| ((*m).to_owned(), (*t).to_owned())).collect();
-        assert!(folders(&[("low", &["high"]), ("high", &["low"])], &modules).is_empty());
-        assert_eq!(folders(&[("low", &[]), ("high", &["low"])], &modules).len(), 1);
-        assert_eq!(folders(&[("low", &["high"])], &modules).len(), 1);
-        assert_eq!(folders(&[("low", &["high"]), ("high", &["low", "middle"])], &modules).len(), 1);
+        assert!(folders(&[("low", &[]), ("high", &["low"])], &modules).is_empty());
+        assert_eq!(folders(&[("low", &[]), ("high", &[])], &modules).len(), 1);
+        assert_eq!(folders(&[("low", &[])], &modules).len(), 1);
+        assert_eq!(folders(&[("low", &[]), ("high", &["low", "middle"])], &modules).len(), 1);
         // Where a file has a row, all have one.
-        let all: [Allowed; 3] = [("low", &["high"]), ("high", &["low"]), ("beside", &["low"])];
+        let all: [Allowed; 3] = [("low", &[]), ("high", &["low"]), ("beside", &["low"])];
         assert!(folders(&all, &modules).is_empty());
         assert_eq!(folders(&all[1..], &modules).len(), 1);
         assert_eq!(folders(&[all[0], ("beside", &["low"])], &modules).len(), 1);
+        // What is imported has its row first.
+        let found = folders(&[all[1], all[0]], &modules);
+        assert!(matches!(&found[..], [one] if one.contains("high stands before low")), "{found:?}");
     }
 }
