@@ -38,16 +38,19 @@ pub fn run() -> Result<(), Failure> {
     let root = root();
     let mut files = Vec::new();
     walk(&root, &mut files);
+    files.push(root.join(".ci/run"));
     files.sort();
     let mut violations = Vec::new();
     for path in &files {
         let Ok(text) = std::fs::read_to_string(path) else { continue };
         let name = path.strip_prefix(&root).unwrap_or(path).display().to_string();
         let extension = path.extension().and_then(|e| e.to_str());
+        let is_shell = extension == Some("sh") || name == ".ci/run";
         let found = match extension {
             Some("rs") => [rust(&text), prose::comments(&text)].concat(),
             Some("clif") => [clif(&text), prose::clif(&text)].concat(),
             Some("md") => prose::document(&name, &text),
+            _ if is_shell => prose::shell(&text),
             _ => Vec::new(),
         };
         if extension == Some("rs") {
