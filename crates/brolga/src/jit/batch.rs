@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_task_runs_once_whoever_runs_it() {
+    fn each_task_runs_once_on_any_thread() {
         for threads in [0, 1, 2, 16] {
             for tasks in [0, 1, 2, 100] {
                 let ran = Arc::new(AtomicUsize::new(0));
