@@ -13,7 +13,7 @@ use brolga::{Error, FuncKey, Options, Program, jit};
 use brolga_analysis::calls::summarise;
 use brolga_driver::Invocation;
 use brolga_transform::Derivation;
-use brolga_transform::program::units::PartRole;
+use brolga_transform::program::codegen_units::UnitRole;
 
 use crate::How;
 use crate::prepared::{Failure, derive, requests};
@@ -90,14 +90,14 @@ fn reached<'p>(program: &'p Program, what: &'static str, root: FuncKey) -> impl 
 
 fn derived(mut derivation: Derivation, how: How) -> Result<Vec<WantedFunc>, Error> {
     let isa = jit::host_isa(&how.options())?;
-    let parts = derivation.parts().into_iter();
+    let parts = derivation.codegen_units().into_iter();
     let taken = parts.map(|part| {
         let what = match part.role {
-            PartRole::Entry(..) => "entry of a task",
-            PartRole::Root => "derivative",
-            PartRole::Joint(_) => "of a call",
-            PartRole::Forward(_) => "forward pass",
-            PartRole::Pullback(_) => "pullback",
+            UnitRole::Entry(..) => "entry of a task",
+            UnitRole::Root => "derivative",
+            UnitRole::Joint(_) => "of a call",
+            UnitRole::Forward(_) => "forward pass",
+            UnitRole::Pullback(_) => "pullback",
         };
         let func = derivation.take(&part, &*isa)?;
         let symbol = part.symbol.trim_end_matches(".entry").to_owned();

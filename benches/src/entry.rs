@@ -1,11 +1,11 @@
 //! Entry points, called as a program that embeds Brolga would call compiled code: a pointer to
-//! cells, and no guard.
+//! ABI values, and no guard.
 //!
 //! `DerivedRule` calls the same entry points through a guard that turns traps into errors, and
 //! boxes what it passes and returns, which takes longer than a short function does. What is
 //! compared here is generated code, so all kinds of calls have the same door, and a narrow one: the
-//! entry point reads its arguments from cells, and what it overwrites there with results is put
-//! back before the next call.
+//! entry point reads its arguments from ABI values, and what it overwrites there with results is
+//! put back before the next call.
 
 use std::sync::Arc;
 
@@ -18,32 +18,32 @@ use brolga_transform::{Abi, Derivation};
 /// An argument or result in memory.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
-struct Cell([u8; 16]);
+struct AbiValue([u8; 16]);
 
 /// An entry point and its arguments.
 pub struct Entry {
-    code: unsafe extern "C" fn(*mut Cell),
-    /// Arguments in whose cells results are returned, to be put back before the next call; the
+    code: unsafe extern "C" fn(*mut AbiValue),
+    /// Arguments in whose ABI values results are returned, to be put back before the next call; the
     /// others stay.
-    overwritten: Vec<Cell>,
-    cells: Vec<Cell>,
+    overwritten: Vec<AbiValue>,
+    abi_values: Vec<AbiValue>,
     results: Vec<Type>,
 }
 
 impl Entry {
     /// The entry point at an address.
     pub fn new(address: usize, args: &[DataValue], results: Vec<Type>) -> Self {
-        let cell = |value: &DataValue| {
-            let mut cell = Cell([0; 16]);
-            value.write_to_slice_ne(&mut cell.0[..value.ty().bytes() as usize]);
-            cell
+        let abi_value = |value: &DataValue| {
+            let mut abi_value = AbiValue([0; 16]);
+            value.write_to_slice_ne(&mut abi_value.0[..value.ty().bytes() as usize]);
+            abi_value
         };
-        let mut cells: Vec<_> = args.iter().map(cell).collect();
-        let overwritten = cells[..args.len().min(results.len())].to_vec();
-        cells.resize(args.len().max(results.len()), Cell([0; 16]));
+        let mut abi_values: Vec<_> = args.iter().map(abi_value).collect();
+        let overwritten = abi_values[..args.len().min(results.len())].to_vec();
+        abi_values.resize(args.len().max(results.len()), AbiValue([0; 16]));
         // SAFETY: entry points have this signature.
-        let code = unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*mut Cell)>(address) };
-        Self { code, overwritten, cells, results }
+        let code = unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*mut AbiValue)>(address) };
+        Self { code, overwritten, abi_values, results }
     }
 
     /// Call it.
@@ -52,24 +52,24 @@ impl Entry {
     /// The rule is alive, pointers among the arguments are valid, and nothing traps: that would be
     /// the end of the process.
     pub unsafe fn call(&mut self) {
-        for (cell, arg) in self.cells.iter_mut().zip(&self.overwritten) {
-            *cell = *arg;
+        for (abi_value, arg) in self.abi_values.iter_mut().zip(&self.overwritten) {
+            *abi_value = *arg;
         }
-        // SAFETY: our contract; there are as many cells as arguments or results.
-        unsafe { (self.code)(self.cells.as_mut_ptr()) }
+        // SAFETY: our contract; there are as many ABI values as arguments or results.
+        unsafe { (self.code)(self.abi_values.as_mut_ptr()) }
     }
 
     /// What the last call returned.
     pub fn results(&self) -> Vec<f64> {
-        let value = |(cell, ty): (&Cell, &Type)| {
-            let value = DataValue::read_from_slice_ne(&cell.0[..ty.bytes() as usize], *ty);
+        let value = |(abi_value, ty): (&AbiValue, &Type)| {
+            let value = DataValue::read_from_slice_ne(&abi_value.0[..ty.bytes() as usize], *ty);
             match value {
                 DataValue::F64(x) => x.as_f64(),
                 DataValue::F32(x) => f64::from(x.as_f32()),
                 _ => f64::NAN,
             }
         };
-        self.cells.iter().zip(&self.results).map(value).collect()
+        self.abi_values.iter().zip(&self.results).map(value).collect()
     }
 }
 

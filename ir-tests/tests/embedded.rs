@@ -254,7 +254,7 @@ fn spec(call: &Invocation, mode: Mode) -> Spec {
 
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
-struct Cell([u8; 16]);
+struct AbiValue([u8; 16]);
 
 /// One call of a function of the module: values by role.
 struct Caller<'a> {
@@ -269,8 +269,8 @@ struct Caller<'a> {
 impl Caller<'_> {
     fn run(&mut self, f: FuncId, s: &DerivedSignature, memory: &Memory) -> Vec<(ResultRole, DataValue)> {
         let mut results = vec![0_u8; 4096];
-        let mut cells = vec![Cell([0; 16]); s.params.len().max(s.results.len())];
-        for (role, cell) in s.params.iter().zip(&mut cells) {
+        let mut abi_values = vec![AbiValue([0; 16]); s.params.len().max(s.results.len())];
+        for (role, abi_value) in s.params.iter().zip(&mut abi_values) {
             let v = match *role {
                 ParamRole::Primal(i) => memory.values()[i].clone(),
                 ParamRole::Shadow(i) => DataValue::I64(memory.shadow(i).expect("duplicated").shadow.address() as i64),
@@ -283,18 +283,18 @@ impl Caller<'_> {
                 ParamRole::Results => DataValue::I64(results.as_mut_ptr() as i64),
             };
             let n = v.ty().bytes() as usize;
-            v.write_to_slice_ne(&mut cell.0[..n]);
+            v.write_to_slice_ne(&mut abi_value.0[..n]);
         }
         let code = self.module.get_finalized_function(f);
-        // SAFETY: an entry point of one pointer, to as many cells as there are arguments or
+        // SAFETY: an entry point of one pointer, to as many ABI values as there are arguments or
         // results.
-        let code: extern "C" fn(*mut Cell) = unsafe { std::mem::transmute(code) };
-        code(cells.as_mut_ptr());
+        let code: extern "C" fn(*mut AbiValue) = unsafe { std::mem::transmute(code) };
+        code(abi_values.as_mut_ptr());
         let value = |k: usize, ty: Type| {
             let n = ty.bytes() as usize;
             match &s.layout {
                 Some(l) => DataValue::read_from_slice_ne(&results[l.offsets[k] as usize..][..n], ty),
-                None => DataValue::read_from_slice_ne(&cells[k].0[..n], ty),
+                None => DataValue::read_from_slice_ne(&abi_values[k].0[..n], ty),
             }
         };
         s.results.iter().enumerate().map(|(k, role)| (*role, value(k, s.types[k]))).collect()

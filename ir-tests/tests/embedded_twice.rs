@@ -168,7 +168,7 @@ fn again(call: &Invocation, gradient: &DerivedSignature, forward: bool) -> Spec 
 
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
-struct Cell([u8; 16]);
+struct AbiValue([u8; 16]);
 
 #[repr(C, align(16))]
 struct Space([u8; 4096]);
@@ -209,8 +209,8 @@ fn embedded(file: &File, run: &mut Run<'_>, (forward, in_struct): (bool, bool)) 
             }
         }
     }
-    let mut cells = vec![Cell([0; 16]); h.params.len().max(h.results.len())];
-    for (role, cell) in h.params.iter().zip(&mut cells) {
+    let mut abi_values = vec![AbiValue([0; 16]); h.params.len().max(h.results.len())];
+    for (role, abi_value) in h.params.iter().zip(&mut abi_values) {
         let of_block = |run: &mut Run<'_>, i: usize, f: fn(&mut Block) -> &mut Vec<u8>| {
             DataValue::I64(f(run.blocks[i].as_mut().expect("it is memory")).as_mut_ptr() as i64)
         };
@@ -245,19 +245,20 @@ fn embedded(file: &File, run: &mut Run<'_>, (forward, in_struct): (bool, bool)) 
             ParamRole::Results => DataValue::I64(results.0.as_mut_ptr() as i64),
             ParamRole::Grow | ParamRole::GrowContext => unreachable!("it was not asked for"),
         };
-        v.write_to_slice_ne(&mut cell.0[..v.ty().bytes() as usize]);
+        v.write_to_slice_ne(&mut abi_value.0[..v.ty().bytes() as usize]);
     }
     let code = module.get_finalized_function(door);
-    // SAFETY: an entry point of one pointer, to as many cells as there are arguments or results.
-    let code: extern "C" fn(*mut Cell) = unsafe { std::mem::transmute(code) };
-    code(cells.as_mut_ptr());
+    // SAFETY: an entry point of one pointer, to as many ABI values as there are arguments or
+    // results.
+    let code: extern "C" fn(*mut AbiValue) = unsafe { std::mem::transmute(code) };
+    code(abi_values.as_mut_ptr());
 
     let of_first = g.layout.as_ref().map(|l| (l, &of_first.0[..], &of_first_shadow.0[..]));
     let of_second = h.results.iter().enumerate().map(|(k, role)| {
         let ty = h.types[k];
         let value = match &h.layout {
             Some(l) => read(&results.0[l.offsets[k] as usize..], ty),
-            None => read(&cells[k].0, ty),
+            None => read(&abi_values[k].0, ty),
         };
         (*role, value)
     });

@@ -387,7 +387,7 @@ fn an_explanation_names_the_callee() {
 }
 
 #[test]
-fn what_is_replaced_unless_somebody_says() {
+fn what_is_replaced_unless_an_option_says() {
     // As many instructions as are said, with the one that returns.
     let squares = |n: usize| {
         let mut body = String::new();

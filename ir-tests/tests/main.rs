@@ -1,6 +1,5 @@
 //! The harness, its oracles and properties of all cases. Cases themselves are tests of `files.rs`.
 
-mod ascending;
 mod budgets;
 mod checkpoints;
 mod compositions;
@@ -14,7 +13,9 @@ mod harness;
 mod hessians;
 mod inline;
 mod inputs;
-mod looked;
+mod joint_calls;
+mod monotone_rows;
+mod observer;
 mod prune;
 mod random;
 mod rerun_loops;
@@ -23,7 +24,7 @@ mod reversible_paper;
 mod reversible_random;
 mod second;
 mod steady;
-mod whole;
+mod verified;
 mod wrong_rules;
 
 use brolga_testing::counting::Counting;
@@ -31,4 +32,3 @@ use brolga_testing::counting::Counting;
 /// Tests count what their threads ask for.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-mod verified;

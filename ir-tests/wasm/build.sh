@@ -1,9 +1,10 @@
 #!/bin/sh
-# build.sh [NAME…]: compiles the programs of src/ to O0/NAME.wasm, O2/NAME.wasm, O3-simd/NAME.wasm and, where listed,
-# linked/NAME.wasm, and their adjoints by hand, src/by_hand/NAME.c, to by_hand/NAME.wasm. Without names, all of them.
+# build.sh [NAME…]: compiles the programs of src/ to O0/NAME.wasm, O2/NAME.wasm, O3-simd/NAME.wasm
+# and, where listed, linked/NAME.wasm, and their adjoints by hand, src/by_hand/NAME.c, to
+# by_hand/NAME.wasm. Without names, all of them.
 #
-# Debian 12: apt-get install clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32, and for C++ libc++-19-dev-wasm32
-# libc++abi-19-dev-wasm32 libeigen3-dev (CLANG says which clang).
+# Debian 12: apt-get install clang-19 lld-19 wasi-libc libclang-rt-19-dev-wasm32, and for C++
+# libc++-19-dev-wasm32 libc++abi-19-dev-wasm32 libeigen3-dev (CLANG says which clang).
 # rustc 1.95 with its wasm32 library: rustup target add wasm32-unknown-unknown.
 set -eu
 here=$(dirname "$(realpath "$0")")
@@ -14,8 +15,9 @@ trap 'rm -rf "$out"' EXIT
 
 selected() { [ "$wanted" = "  " ] || case $wanted in *" $1 "*) true ;; *) false ;; esac; }
 
-# Names of functions stay, for messages and because they say what a function of the C library is; debugging sections go.
-# The stack comes first, so that an overflow traps instead of writing over data.
+# Names of functions stay, for messages and because they say what a function of the C library is;
+# debugging sections go. The stack comes first, so that an overflow traps instead of writing over
+# data.
 link="-Wl,--gc-sections -Wl,--strip-debug -Wl,--stack-first -Wl,-z,stack-size=32768"
 
 # one NAME SOURCE FOLDER FLAG...
@@ -89,8 +91,8 @@ rust() {
     done
 }
 
-# Programs that need the C library are reactors of WASI, which have to be initialised (`_initialize`); most offer their
-# heap.
+# Programs that need the C library are reactors of WASI, which have to be initialised
+# (`_initialize`); most offer their heap.
 libc="-mexec-model=reactor"
 heap="$libc -Wl,--export=malloc -Wl,--export=free"
 bare="-nostdlib -Wl,--no-entry"

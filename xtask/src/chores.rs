@@ -22,9 +22,9 @@ pub fn test(filter: Option<&str>, depth: Option<&str>) -> Result<(), Failure> {
     }
     if filter.is_none() {
         let minutes = match depth {
-            Some("quick") => "two or three minutes",
+            Some("quick") => "about two minutes",
             Some(_) => "three quarters of an hour",
-            None => "a quarter of an hour; with --quick two or three minutes",
+            None => "a quarter of an hour; with --quick about two minutes",
         };
         println!("Once they are compiled, on two cores, these tests take {minutes}.");
     }

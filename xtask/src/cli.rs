@@ -27,7 +27,7 @@ pub enum Command {
         /// Part of a test's name.
         filter: Option<String>,
         /// Try less where tests could go on for ever (random programs, corpora, repetitions), and
-        /// leave out those of the documentation: two minutes at most on two cores, when all is
+        /// leave out those of the documentation: about two minutes on two cores, when all is
         /// compiled.
         #[arg(long)]
         quick: bool,

@@ -210,7 +210,7 @@ fn escaping_later_is_escaping() {
 }
 
 #[test]
-fn what_lies_in_a_block_that_nobody_else_knows() {
+fn what_lies_in_a_block_that_no_other_function_knows() {
     // A block of pointers: what is loaded from it is what has been stored there.
     let found = reloads(&two_blocks(&format!(
         "v60 = call fn0(v0, v2)

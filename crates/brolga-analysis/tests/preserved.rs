@@ -89,7 +89,7 @@ fn calls(body: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_nobody_writes_is_kept() {
+fn what_is_not_written_is_preserved() {
     assert_eq!(calls("v9 = call fn0(v0, v1)"), ["01"]);
     // Before the call any code may.
     assert_eq!(calls("store v2, v0\n v9 = call fn0(v0, v1)"), ["01"]);

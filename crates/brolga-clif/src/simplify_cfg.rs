@@ -159,7 +159,7 @@ mod tests {
     use super::simplify_cfg;
 
     #[test]
-    fn what_nobody_needs_goes_and_chains_of_blocks_are_joined() {
+    fn what_has_no_use_goes_and_chains_of_blocks_are_joined() {
         let text = "function %f(f64, i64) -> f64 fast {
             ss0 = explicit_slot 8
             block0(v0: f64, v1: i64):

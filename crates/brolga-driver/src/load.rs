@@ -251,32 +251,32 @@ impl File {
         problems.0.extend(malformed.0.iter().filter(|d| lines.contains(&d.line)).cloned());
 
         let isa = host_isa();
-        let mut units = Vec::new();
+        let mut functions = Vec::new();
         for chunk in &parts.functions {
-            match Unit::read(chunk, &isa) {
-                Ok(unit) => units.push(unit),
+            match ReadFunction::read(chunk, &isa) {
+                Ok(function) => functions.push(function),
                 Err(found) => problems.extend(found.0),
             }
         }
-        let mut units = distinct(units, &mut problems);
-        check_references(&units, &directives, &mut problems);
+        let mut functions = distinct(functions, &mut problems);
+        check_references(&functions, &directives, &mut problems);
         // Of a function that is not there it is said what may have been meant to be it.
-        let all_there = wanted.iter().all(|w| units.iter().any(|u| u.symbol == *w));
+        let all_there = wanted.iter().all(|w| functions.iter().any(|u| u.symbol == *w));
         let in_part = !wanted.is_empty() && !problems.is_empty() && all_there;
-        let asked = (!wanted.is_empty()).then(|| reached(&units, wanted));
+        let asked = (!wanted.is_empty()).then(|| reached(&functions, wanted));
         if in_part {
-            let mut reached_symbols = reached(&units, wanted);
+            let mut reached_symbols = reached(&functions, wanted);
             let undone: Vec<_> =
                 undone_in(&directives).filter(|u| reached_symbols.contains(&u.undone.function.node)).collect();
-            undone.iter().for_each(|u| reached_symbols.extend(reached(&units, u.undone.inverse.as_slice())));
+            undone.iter().for_each(|u| reached_symbols.extend(reached(&functions, u.undone.inverse.as_slice())));
             problems.0.retain(|d| d.function.is_empty() || reached_symbols.contains(&d.function));
-            units.retain(|u| reached_symbols.contains(&u.symbol));
+            functions.retain(|u| reached_symbols.contains(&u.symbol));
         }
         if !problems.is_empty() {
             return Err(by_line(problems));
         }
 
-        let (mut program, functions) = assemble(units, &directives)?;
+        let (mut program, functions) = assemble(functions, &directives)?;
         let roots: Vec<FuncKey> = functions.iter().map(|f| f.0).collect();
         let called = |program: &Program, roots: &[FuncKey]| {
             brolga_transform::called::resolved(program, roots, &*isa).map(|p| p.into_owned())
@@ -315,9 +315,9 @@ impl File {
     pub fn define(&mut self, text: &str) -> Result<(), Diagnostics> {
         let isa = host_isa();
         for chunk in &source::split(text).functions {
-            let unit = Unit::read(chunk, &isa)?;
+            let function = ReadFunction::read(chunk, &isa)?;
             let redefined = |s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice"));
-            self.program.define(&unit.symbol, unit.func, |_| 0).map_err(redefined)?;
+            self.program.define(&function.symbol, function.func, |_| 0).map_err(redefined)?;
         }
         Ok(())
     }
@@ -389,7 +389,7 @@ fn directives_of(parts: &source::Parts<'_>) -> (Vec<Directive>, Diagnostics) {
 }
 
 /// One function, read and verified.
-struct Unit {
+struct ReadFunction {
     symbol: String,
     line: u32,
     func: ir::Function,
@@ -398,7 +398,7 @@ struct Unit {
     decl_lines: HashMap<String, u32>,
 }
 
-impl Unit {
+impl ReadFunction {
     fn read(chunk: &Chunk<'_>, isa: &OwnedTargetIsa) -> Result<Self, Diagnostics> {
         // Where the text ends too early, the reader names the line after the last.
         let last = chunk.text.lines().count().max(1);
@@ -537,28 +537,29 @@ fn stray_lines(parts: &source::Parts<'_>, problems: &mut Diagnostics) {
     }
 }
 
-fn distinct(units: Vec<Unit>, problems: &mut Diagnostics) -> Vec<Unit> {
+fn distinct(functions: Vec<ReadFunction>, problems: &mut Diagnostics) -> Vec<ReadFunction> {
     let mut first: HashMap<String, u32> = HashMap::new();
-    let mut distinct_units = Vec::new();
-    for unit in units {
-        if let Some(line) = first.get(&unit.symbol) {
-            let mut d = Diagnostic::new("AD0004", format!("`%{}` is defined twice", unit.symbol)).in_func(&unit.symbol);
-            d.line = Some(unit.line);
+    let mut distinct_functions = Vec::new();
+    for function in functions {
+        if let Some(line) = first.get(&function.symbol) {
+            let mut d =
+                Diagnostic::new("AD0004", format!("`%{}` is defined twice", function.symbol)).in_func(&function.symbol);
+            d.line = Some(function.line);
             problems.push(d.note(format!("the first definition is on line {line}")).help("rename one of them"));
         } else {
-            first.insert(unit.symbol.clone(), unit.line);
-            distinct_units.push(unit);
+            first.insert(function.symbol.clone(), function.line);
+            distinct_functions.push(function);
         }
     }
-    distinct_units
+    distinct_functions
 }
 
 /// The symbols that some functions lead to, their own included.
-fn reached(units: &[Unit], from: &[String]) -> BTreeSet<String> {
+fn reached(functions: &[ReadFunction], from: &[String]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut work = from.to_vec();
     while let Some(symbol) = work.pop() {
-        if let Some(Unit { func, .. }) = units.iter().find(|u| u.symbol == symbol) {
+        if let Some(ReadFunction { func, .. }) = functions.iter().find(|u| u.symbol == symbol) {
             let callees = functions_used(func);
             let named = callees.iter().map(|r| symbol_of(func, &func.dfg.ext_funcs[r].name));
             let globals = symbols_used(func);
@@ -577,8 +578,8 @@ fn reached(units: &[Unit], from: &[String]) -> BTreeSet<String> {
 
 /// Callers and callees must agree on signatures, and data must exist: the JIT would only find out
 /// at link time.
-fn check_references(units: &[Unit], directives: &[Directive], problems: &mut Diagnostics) {
-    let mut known: BTreeMap<String, (ir::Signature, String)> = units
+fn check_references(functions: &[ReadFunction], directives: &[Directive], problems: &mut Diagnostics) {
+    let mut known: BTreeMap<String, (ir::Signature, String)> = functions
         .iter()
         .map(|u| (u.symbol.clone(), (u.func.signature.clone(), format!("defined on line {}", u.line))))
         .collect();
@@ -590,33 +591,33 @@ fn check_references(units: &[Unit], directives: &[Directive], problems: &mut Dia
             problems.push(e.diagnostic("AD0004", Some(line.line)));
         }
     }
-    for unit in units {
-        for fref in functions_used(&unit.func).iter() {
-            let ext = &unit.func.dfg.ext_funcs[fref];
-            let symbol = symbol_of(&unit.func, &ext.name);
+    for function in functions {
+        for fref in functions_used(&function.func).iter() {
+            let ext = &function.func.dfg.ext_funcs[fref];
+            let symbol = symbol_of(&function.func, &ext.name);
             if ext.signature.is_reserved_value() || data.contains_key(symbol.as_str()) || is_intrinsic(&symbol) {
                 continue;
             }
-            let sig = &unit.func.dfg.signatures[ext.signature];
+            let sig = &function.func.dfg.signatures[ext.signature];
             match known.get(&symbol) {
                 None => {
-                    let place = format!("declared on line {}", unit.decl_line(fref));
+                    let place = format!("declared on line {}", function.decl_line(fref));
                     known.insert(symbol, (sig.clone(), place));
                 }
                 Some((other, place)) if !same_signature(sig, other) => {
                     let message = format!("`%{symbol}` is called as {sig}, but it is {place} as {other}");
-                    let d = unit.problem("AD0006", fref, message);
+                    let d = function.problem("AD0006", fref, message);
                     problems.push(d.help("give both the same parameters, results and calling convention"));
                 }
                 Some(_) => {}
             }
         }
-        for gv in symbols_used(&unit.func).iter() {
-            let ir::GlobalValueData::Symbol { name, .. } = &unit.func.global_values[gv] else { continue };
-            let symbol = symbol_of(&unit.func, name);
+        for gv in symbols_used(&function.func).iter() {
+            let ir::GlobalValueData::Symbol { name, .. } = &function.func.global_values[gv] else { continue };
+            let symbol = symbol_of(&function.func, name);
             let placeholder = *name == ExternalName::testcase("");
             if !placeholder && !known.contains_key(&symbol) && !data.contains_key(symbol.as_str()) {
-                let d = unit.problem("AD0009", gv, format!("no data object `%{symbol}` is defined"));
+                let d = function.problem("AD0009", gv, format!("no data object `%{symbol}` is defined"));
                 problems.push(d.help(format!("define it: `; data: %{symbol} = f64[0.0, 0.0] readonly`")));
             }
         }
@@ -639,7 +640,7 @@ fn same_signature(a: &ir::Signature, b: &ir::Signature) -> bool {
     a.call_conv == b.call_conv && same(&a.params, &b.params) && same(&a.returns, &b.returns)
 }
 
-fn assemble(units: Vec<Unit>, directives: &[Directive]) -> Result<(Program, Vec<(FuncKey, u32)>), Diagnostics> {
+fn assemble(read: Vec<ReadFunction>, directives: &[Directive]) -> Result<(Program, Vec<(FuncKey, u32)>), Diagnostics> {
     let mut program = Program::new();
     for directive in directives {
         let Directive::Data(line) = directive else { continue };
@@ -647,11 +648,11 @@ fn assemble(units: Vec<Unit>, directives: &[Directive]) -> Result<(Program, Vec<
         program.define_data(object).map_err(|s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice")))?;
     }
     // Definitions decide on signatures, so they are declared before any caller mentions them.
-    for unit in &units {
-        program.declare(&unit.symbol, &unit.func.signature);
+    for function in &read {
+        program.declare(&function.symbol, &function.func.signature);
     }
     let mut functions = Vec::new();
-    for Unit { symbol, line, func, lines, .. } in units {
+    for ReadFunction { symbol, line, func, lines, .. } in read {
         let key = program
             .define(&symbol, func, |inst| lines[inst])
             .map_err(|s| Diagnostic::new("AD0004", format!("`%{s}` is defined twice")))?;

@@ -223,7 +223,7 @@ return v2
 ";
     let file = File::parse_for("test.clif", format!("{text}{slope}"), &["slope".to_owned()]).unwrap();
     assert!(file.defined("f").is_some() && file.defined("f__tangent").is_some(), "{:?}", file.symbols());
-    // What belongs to no function is everybody's.
+    // What belongs to no function is read for each of them.
     assert!(File::parse_for("test.clif", format!("{F}oops\n"), &["f".to_owned()]).is_err());
 }
 

@@ -190,7 +190,7 @@ pub mod inverse {
     /// From this bit on: what is checked. Nothing; within a tolerance; bit by bit; or so with what
     /// differs on record.
     pub const CHECK: u64 = 32;
-    /// What is checked if floats may differ. Then there is a cell more for each part: how many
+    /// What is checked if floats may differ. Then there is a word more for each part: how many
     /// bytes a float has there, or zero if there are both.
     pub const WITHIN: u64 = 4;
     /// What is checked if all bits count.
@@ -206,8 +206,8 @@ pub mod run {
     pub const FROM: i32 = 0;
     /// The step behind the last of them.
     pub const TO: i32 = 8;
-    /// The cells that the forward pass has filled.
-    pub const CELLS: i32 = 16;
+    /// The words that the forward pass has filled.
+    pub const WORDS: i32 = 16;
     /// Not zero if a step has ended the loop.
     pub const ENDED: i32 = 24;
     /// Not zero if the steps that are next are recorded.
@@ -216,8 +216,8 @@ pub mod run {
     pub const VALUES: i32 = 40;
     /// Cotangents of the same.
     pub const COTANGENTS: i32 = 48;
-    /// Bytes from one of those to the next.
-    pub const CELL: i32 = 16;
+    /// Bytes of one of those.
+    pub const VALUE_BYTES: i32 = 16;
     /// What `brolga_loop_forward` returns: the loop is over; steps are to be done; the tape has no
     /// room for the run. Anything else is a fault.
     pub const OVER: i64 = 0;
@@ -225,9 +225,9 @@ pub mod run {
     pub const STEPS: i64 = 1;
     /// See [`OVER`].
     pub const NO_ROOM: i64 = 2;
-    /// Cells in front of those of the state: the limits of the steps, the budget, how many values
+    /// Words in front of those of the state: the limits of the steps, the budget, how many values
     /// the next step is given, and how many there are in all.
     pub const HEAD: usize = 5;
-    /// Cells of each part of a state: address, length, and what it is ([`super::part`]).
+    /// Words of each part of a state: address, length, and what it is ([`super::part`]).
     pub const PART: usize = 3;
 }

@@ -495,7 +495,7 @@ pub enum AdOp {
         vdelta: Option<Val>,
     },
     /// The delta that a task's pullback adds by, from where the run time puts it.
-    LoadCell(Val),
+    LoadTaskDelta(Val),
     /// Read primal memory (before it is overwritten).
     LoadOld {
         /// Address.
@@ -698,7 +698,7 @@ macro_rules! each_read {
             }
             AdOp::LoadOld { addr, .. } | AdOp::Lookup { addr, .. } => put(addr),
             AdOp::StoreOld { addr, value, .. } => [addr, value].into_iter().for_each(put),
-            AdOp::LoadCell(v)
+            AdOp::LoadTaskDelta(v)
             | AdOp::Keep(_, v)
             | AdOp::Hold(_, v)
             | AdOp::AddCt(_, v)

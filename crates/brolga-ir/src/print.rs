@@ -342,7 +342,7 @@ impl Display for DisplayInst<'_> {
             AdOp::LoadDelta { place, loaded } => write!(f, "delta of {loaded} by {place}"),
             AdOp::StoreDelta { place, value, vdelta: Some(d) } => write!(f, "{place} = {value} + {d}"),
             AdOp::StoreDelta { place, value, vdelta: None } => write!(f, "{place} = {value}, no shadow"),
-            AdOp::LoadCell(cell) => write!(f, "delta in {cell}"),
+            AdOp::LoadTaskDelta(place) => write!(f, "delta in {place}"),
             AdOp::LoadOld { addr, off, ty } => write!(f, "mem.{ty}[{addr}{}]", Offset(*off)),
             AdOp::StoreOld { addr, off, value } => write!(f, "mem[{addr}{}] = {value}", Offset(*off)),
             AdOp::EnterFrame => write!(f, "enter frame"),

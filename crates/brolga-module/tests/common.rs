@@ -22,7 +22,7 @@ unsafe extern "C" {
 
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
-struct Cell([u8; 16]);
+struct AbiValue([u8; 16]);
 
 /// Results by their roles.
 pub type Results = Vec<(ResultRole, DataValue)>;
@@ -111,24 +111,24 @@ impl Fixture {
     pub fn call(&self, id: FuncId, mut value: impl FnMut(ParamRole) -> DataValue) -> Results {
         let s: &DerivedSignature = self.module.signature(id).expect("it is derived");
         let mut results = vec![0_u8; 1024];
-        let mut cells = vec![Cell([0xee; 16]); s.params.len().max(s.results.len())];
-        for (role, cell) in s.params.iter().zip(&mut cells) {
+        let mut abi_values = vec![AbiValue([0xee; 16]); s.params.len().max(s.results.len())];
+        for (role, abi_value) in s.params.iter().zip(&mut abi_values) {
             let v = match role {
                 ParamRole::Results => DataValue::I64(results.as_mut_ptr() as i64),
                 role => value(*role),
             };
-            v.write_to_slice_ne(&mut cell.0[..v.ty().bytes() as usize]);
+            v.write_to_slice_ne(&mut abi_value.0[..v.ty().bytes() as usize]);
         }
         let door = self.doors.iter().find(|d| d.0 == id).expect("it has a door").1;
         let code = self.module.get_finalized_function(door);
-        // SAFETY: a function of one pointer, to cells for all parameters and results.
-        let code: extern "C" fn(*mut Cell) = unsafe { std::mem::transmute(code) };
-        code(cells.as_mut_ptr());
+        // SAFETY: a function of one pointer, to ABI values for all parameters and results.
+        let code: extern "C" fn(*mut AbiValue) = unsafe { std::mem::transmute(code) };
+        code(abi_values.as_mut_ptr());
         let read = |k: usize| {
             let (ty, n) = (s.types[k], s.types[k].bytes() as usize);
             match &s.layout {
                 Some(l) => DataValue::read_from_slice_ne(&results[l.offsets[k] as usize..][..n], ty),
-                None => DataValue::read_from_slice_ne(&cells[k].0[..n], ty),
+                None => DataValue::read_from_slice_ne(&abi_values[k].0[..n], ty),
             }
         };
         (0..s.results.len()).map(|k| (s.results[k], read(k))).collect()

@@ -10,7 +10,7 @@
 //! bytes of shadow at a multiple of eight are a *window*.
 //!
 //! ```text
-//! take    the shadow of a place that a piece was stored to: the window is noted down as a record, the piece's bytes of the shadow are cleared, and the
+//! take    the shadow of a place that a piece was stored to: the window is noted down as a window record, the piece's bytes of the shadow are cleared, and the
 //!         ticket names the record and the bytes. A window of zeros gives ticket 0, and nothing is noted.
 //! add     a ticket comes to the shadow of the place that the piece was loaded from: the bytes wait there. Once all bytes of a float's cotangent
 //!         have come, they are a number, and are added.
@@ -72,7 +72,7 @@ pub const MOVED: u64 = 0x400;
 type Mask = u8;
 
 /// A window of the shadow as it was when a piece of it was taken.
-struct Record {
+struct WindowRecord {
     bytes: [u8; WINDOW],
     /// Which window; 0 if it is no place.
     home: usize,
@@ -124,7 +124,7 @@ enum Moment {
 
 /// Some bytes of a record, as a part of a piece.
 #[derive(Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct TicketPart {
     pub(crate) record: u32,
     /// Which.
     pub(crate) bytes: Mask,
@@ -170,7 +170,7 @@ pub struct Stuck(pub Option<usize>);
 /// pieces.
 #[derive(Default)]
 pub(crate) struct Pieces {
-    records: Vec<Record>,
+    records: Vec<WindowRecord>,
     /// Records that are free again.
     free: Vec<u32>,
     /// By half of a window: the record of which more may be taken there.
@@ -181,7 +181,7 @@ pub(crate) struct Pieces {
     /// By window: what waits there.
     waiting: HashMap<usize, Vec<Waiting>>,
     /// What tickets stand for, until they are used; the first is that of ticket 1.
-    pub(crate) tickets: Vec<Option<Vec<Part>>>,
+    pub(crate) tickets: Vec<Option<Vec<TicketPart>>>,
     /// Bytes were to be a number, and were none.
     pub(crate) lost: bool,
     /// A demand was to be a number, and has become a NaN.
@@ -259,7 +259,7 @@ impl Pieces {
             // SAFETY: windows are noted that are valid.
             (before, after) = unsafe { (self.beside(home, home - WINDOW), self.beside(home, home + WINDOW)) };
         }
-        let record = Record {
+        let record = WindowRecord {
             bytes,
             home,
             left: 0xff,
@@ -312,7 +312,7 @@ impl Pieces {
         self.free.push(record);
     }
 
-    pub(crate) fn ticket(&mut self, parts: Vec<Part>) -> u64 {
+    pub(crate) fn ticket(&mut self, parts: Vec<TicketPart>) -> u64 {
         if parts.is_empty() {
             return 0;
         }
@@ -321,7 +321,7 @@ impl Pieces {
     }
 
     /// What a ticket stands for. Each is used once.
-    pub(crate) fn redeem(&mut self, ticket: u64) -> Vec<Part> {
+    pub(crate) fn redeem(&mut self, ticket: u64) -> Vec<TicketPart> {
         let place = self.tickets.get_mut((ticket as usize).wrapping_sub(1));
         let parts = place.and_then(Option::take).unwrap_or_default();
         // Most tickets are used next after they were made.
@@ -392,8 +392,8 @@ impl Pieces {
                     self.last.insert(base + half, record);
                 }
                 match parts.last_mut() {
-                    Some(Part { record: last, bytes, at: a }) if (*last, *a) == (record, at) => *bytes |= ours,
-                    _ => parts.push(Part { record, bytes: ours, at }),
+                    Some(TicketPart { record: last, bytes, at: a }) if (*last, *a) == (record, at) => *bytes |= ours,
+                    _ => parts.push(TicketPart { record, bytes: ours, at }),
                 }
                 for i in (0..WINDOW).filter(|i| ours & 1 << i != 0) {
                     // SAFETY: the byte lies in the window.
@@ -406,7 +406,7 @@ impl Pieces {
                     let bytes = w.have & within(at + w.shift, 0, n as isize);
                     if bytes != 0 {
                         w.have &= !bytes;
-                        parts.push(Part { record: w.record, bytes, at: at + w.shift });
+                        parts.push(TicketPart { record: w.record, bytes, at: at + w.shift });
                     }
                 }
                 all.retain(|w| w.have != 0);
@@ -526,7 +526,7 @@ impl Pieces {
     /// still, and nothing where bytes are to be taken again. What a double has in one half goes
     /// with what it has in the other.
     fn record_of(&mut self, base: usize, half: usize, asked: Mask, there: [u8; WINDOW]) -> u32 {
-        let as_it_was = |r: &Record| {
+        let as_it_was = |r: &WindowRecord| {
             let same = |i: usize| r.left & 1 << i == 0 || r.bytes[i] == there[i];
             let gone = |i: usize| asked & !r.left & 1 << i == 0 || there[i] == 0;
             (half..half + HALF).all(|i| same(i) && gone(i))
@@ -580,8 +580,8 @@ impl Pieces {
         let undivided = |mask: Mask| !self.in_part(base, mask);
         let (double, singles) = (undivided(0xff), [undivided(0xf), undivided(0xf0)]);
         for w in &mut all {
-            let Record { bytes, of: known, .. } = self.records[w.record as usize];
-            let is_complete = |r: &Record, mask: Mask| {
+            let WindowRecord { bytes, of: known, .. } = self.records[w.record as usize];
+            let is_complete = |r: &WindowRecord, mask: Mask| {
                 (moment != Moment::Arrives || w.have & mask == mask) && r.is_complete(w.have, mask)
             };
             let mut added = 0;

@@ -49,7 +49,7 @@ fn text(d: &Derivation) -> Vec<String> {
 }
 
 #[test]
-fn whoever_was_derived_before_is_derived_again() {
+fn callers_that_were_derived_before_are_derived_again() {
     let program = program(COPIES);
     let request = Request::new(program.func("f").unwrap(), [ArgActivity::Active]);
     let isa = host::isa();

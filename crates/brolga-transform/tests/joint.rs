@@ -64,7 +64,7 @@ fn a_seed_of_one_is_passed_on_by_a_sum() {
 }
 
 #[test]
-fn nobody_keeps_a_segment_for_nothing() {
+fn segments_without_a_use_are_left_out() {
     let d = gradient(HALVES, ResultActivity::Unit);
     assert!(!d.joint[0].segment && !d.combined.as_ref().unwrap().segment);
     // Of two calls the last one is a jump to the beginning.

@@ -13,7 +13,7 @@ mod prune;
 mod quick;
 mod renumber;
 mod share_calls;
-mod unit;
+mod unit_cotangents;
 mod unneeded;
 mod variants;
 mod versioning;

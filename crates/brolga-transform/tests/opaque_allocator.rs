@@ -92,7 +92,7 @@ fn lists_are_not_derived() {
 }
 
 #[test]
-fn unless_somebody_says_so() {
+fn options_that_turn_it_off() {
     let all = ["f", "free", "malloc", "more"];
     let disabled = PassSet::from(Pass::OpaqueAllocator);
     assert_eq!(names(&derived(DIRECT, &Options { disabled, ..Options::as_calls() })), all);

@@ -33,7 +33,7 @@ fn computes(text: &str, mode: Mode, memory: MemoryMode, args: [ArgSpec; 2]) -> b
 }
 
 #[test]
-fn nobody_needs_it() {
+fn what_has_no_use_is_not_computed() {
     let plain = ArgSpec::DUPLICATED;
     let both = [plain, plain.noalias().no_need()];
     for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {

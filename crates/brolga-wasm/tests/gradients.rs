@@ -687,7 +687,7 @@ fn arrays_that_are_said_to_be_apart_are_read_again() {
 }
 
 #[test]
-fn what_nobody_reads_is_not_written() {
+fn what_is_not_read_is_not_written() {
     let module = Module::new(SQUARES).unwrap();
     let x: Vec<f64> = (0..20).map(|i| 0.5 - f64::from(i)).collect();
     let squares: Vec<f64> = x.iter().map(|x| x * x).collect();

@@ -764,7 +764,7 @@ fn well_formed(name: &str, text: &str) {
 /// A call that only computes goes if its result is not read; one that does something else stays,
 /// also on a path on which it is all that happens.
 #[test]
-fn calls_whose_results_nobody_reads() {
+fn calls_whose_results_are_not_read() {
     let source = "function %f(f64, i64) -> f64 {
     fn0 = %cos(f64) -> f64
     fn1 = %rand() -> i32

@@ -6,7 +6,7 @@ use brolga::cranelift_codegen::ir::{Function, InstructionData, Opcode};
 use brolga::{Arg, ArgActivity, DerivedRule, Effort, Error, Mode, Options, Program, Request};
 use brolga_testing::program;
 use brolga_transform::Derivation;
-use brolga_transform::program::units::PartRole;
+use brolga_transform::program::codegen_units::UnitRole;
 
 /// A recursion in pairs, functions of several variants, and a long one.
 fn text() -> String {
@@ -98,13 +98,13 @@ fn spoil(func: &mut Function) -> bool {
 
 /// The function that is compiled for a part.
 fn part_of(d: &mut Derivation, at: usize) -> &mut Function {
-    let part = d.parts().swap_remove(at);
+    let part = d.codegen_units().swap_remove(at);
     match part.role {
-        PartRole::Root => &mut d.combined.as_mut().unwrap().func,
-        PartRole::Joint(i) => &mut d.joint[i].func,
-        PartRole::Forward(i) => &mut d.pairs[i].forward,
-        PartRole::Pullback(i) => &mut d.pairs[i].pullback,
-        PartRole::Entry(i) => &mut d.entries[i].func,
+        UnitRole::Root => &mut d.combined.as_mut().unwrap().func,
+        UnitRole::Joint(i) => &mut d.joint[i].func,
+        UnitRole::Forward(i) => &mut d.pairs[i].forward,
+        UnitRole::Pullback(i) => &mut d.pairs[i].pullback,
+        UnitRole::Entry(i) => &mut d.entries[i].func,
     }
 }
 
@@ -115,13 +115,13 @@ fn what_does_not_verify_is_not_compiled() {
         let sound = derivation(&program, &options(mode, 0));
         let isa = brolga::jit::host_isa(&options(mode, 0)).unwrap();
         let mut spoiled = 0;
-        for at in 0..sound.parts().len() {
+        for at in 0..sound.codegen_units().len() {
             let mut wrong = sound.clone();
             if !spoil(part_of(&mut wrong, at)) {
                 continue;
             }
             spoiled += 1;
-            let owner = &program.funcs[wrong.parts()[at].owner].symbol;
+            let owner = &program.funcs[wrong.codegen_units()[at].owner].symbol;
             let found = wrong.verify(&*isa).unwrap_err();
             assert!(found.0.iter().all(|d| d.code == "AD0901" && d.function == *owner), "{found}");
             for threads in [1, 0] {
@@ -139,7 +139,7 @@ fn all_that_does_not_verify_is_told_at_once() {
     let program = program(&text());
     let options = options(Mode::Split, 0);
     let mut wrong = derivation(&program, &options);
-    let n = wrong.parts().len();
+    let n = wrong.codegen_units().len();
     let spoiled = (0..n).filter(|&at| spoil(part_of(&mut wrong, at))).count();
     let Err(Error::Diagnostics(found)) = DerivedRule::from_derivation(wrong, &request(&program), &options) else {
         panic!("it is compiled")

@@ -4,9 +4,9 @@
 //! crates of Cranelift that its `[dependencies]` may name. What is missing from a row is what the
 //! crate must not know: `brolga-runtime` names no crate of Cranelift, and `brolga-oracle` no crate
 //! of the pass. [`FOLDERS`] does the same for modules at the top of a crate: which others their
-//! files may import. A file at the top counts as a folder of its own; where no file has a row, rows
-//! of folders are enough. A row lists no more than there is. Dependencies of tests are not looked
-//! at.
+//! files may import. A file at the top counts as a folder of its own. Each crate below `crates` is
+//! in both tables, with a row for each of its folders; a row lists no more than there is.
+//! Dependencies of tests are not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -154,17 +154,45 @@ const CRATES: &[Allowed] = &[
     ),
 ];
 
-/// Crates with folders, and what each folder may import besides itself. Where all have rows, they
-/// go from the lowest to the highest. ([`super::circles`] refuses folders that import each other.)
+/// Crates, and what each of their folders may import besides itself. Rows go from the lowest to the
+/// highest: what a row imports has its own row before it. ([`super::circles`] refuses folders that
+/// import each other.)
 const FOLDERS: &[(&str, &[Allowed])] = &[
-    // Folders alone: what lies beside them may import any.
     (
         "brolga",
-        &[("drivers", &["error", "jit", "second"]), ("jit", &["error", "quiet"]), ("stages", &["error", "jit"])],
+        &[
+            ("error", &[]),
+            ("quiet", &["error"]),
+            ("jit", &["error", "quiet"]),
+            ("cache", &["error", "jit"]),
+            ("second", &["error", "jit", "quiet"]),
+            ("stages", &["error", "jit"]),
+            ("drivers", &["error", "jit", "second"]),
+        ],
     ),
     (
         "brolga-driver",
         &[
+            ("noise", &[]),
+            ("quiet", &[]),
+            ("source", &[]),
+            ("text", &[]),
+            ("wasm", &[]),
+            ("value", &["text"]),
+            ("bind", &["text", "value", "wasm"]),
+            ("guess", &["bind"]),
+            ("memory", &["bind", "text"]),
+            ("place", &["bind", "wasm"]),
+            ("reversible", &["bind", "text"]),
+            ("load", &["bind", "guess", "quiet", "reversible", "source", "text", "wasm"]),
+            ("run", &["bind", "memory", "value"]),
+            ("inputs", &["bind", "memory", "noise", "run", "text", "value"]),
+            ("output", &["bind", "run", "value"]),
+            ("compare", &["bind", "output", "run", "text", "value"]),
+            ("tangent", &["bind", "inputs", "memory", "run", "text", "value"]),
+            ("batch", &["bind", "memory", "run", "tangent", "value"]),
+            ("second", &["bind", "inputs", "memory", "quiet", "run", "tangent", "value"]),
+            ("jacobian", &["batch", "bind", "inputs", "memory", "run", "second", "tangent", "value"]),
             (
                 "check",
                 &[
@@ -181,7 +209,7 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
                     "value",
                 ],
             ),
-            ("explain", &["bind", "compare", "inputs", "memory", "output", "protocol", "quiet", "run", "value"]),
+            ("sparsity", &["bind", "inputs", "jacobian", "memory"]),
             (
                 "protocol",
                 &[
@@ -189,14 +217,57 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
                     "tangent", "value",
                 ],
             ),
-            ("text", &[]),
+            ("explain", &["bind", "compare", "inputs", "memory", "output", "protocol", "quiet", "run", "value"]),
+            ("timing", &["bind", "inputs", "memory", "protocol", "run", "tangent"]),
         ],
     ),
     (
         "brolga-ir",
         &[
+            ("attached", &[]),
+            ("entities", &[]),
+            ("graph", &[]),
+            ("pages", &[]),
+            ("passes", &[]),
+            ("position", &[]),
+            ("source_name", &[]),
+            ("symbols", &[]),
             ("inst", &["entities"]),
+            ("map", &["pages"]),
+            ("options", &["passes"]),
+            ("request", &["entities"]),
+            ("block", &["entities", "graph", "inst", "map", "pages"]),
+            ("copies", &["entities", "map"]),
+            ("driver", &["entities", "options"]),
+            ("names", &["map"]),
+            ("spec", &["entities", "options", "request"]),
+            ("dot", &["block", "entities"]),
+            ("driver_call", &["driver", "symbols"]),
+            ("lift", &["block", "entities", "inst", "map"]),
+            ("fork", &["driver", "driver_call"]),
+            ("inverse_pair", &["driver", "driver_call"]),
+            ("time_loop", &["driver", "driver_call"]),
+            ("intrinsics", &["driver_call", "fork", "inverse_pair", "symbols", "time_loop"]),
+            (
+                "program",
+                &[
+                    "attached",
+                    "copies",
+                    "driver",
+                    "driver_call",
+                    "entities",
+                    "fork",
+                    "intrinsics",
+                    "map",
+                    "source_name",
+                    "symbols",
+                ],
+            ),
+            ("diag", &["copies", "entities", "position", "program"]),
             ("lower", &["block", "entities", "graph", "inst", "map", "names", "program"]),
+            ("origin", &["copies", "entities", "position", "program"]),
+            ("print", &["block", "entities", "inst", "map", "program"]),
+            ("set_inverse", &["diag", "driver", "driver_call", "options", "program", "symbols"]),
             ("verify", &["block", "entities", "graph", "inst", "lower", "map"]),
         ],
     ),
@@ -270,8 +341,8 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
         &[
             ("derived", &[]),
             ("clif", &["derived"]),
-            ("find_inverse", &["primal"]),
             ("primal", &[]),
+            ("find_inverse", &["primal"]),
             ("facts", &["primal"]),
             ("batch", &["facts"]),
             ("shadow", &["facts", "primal"]),
@@ -330,6 +401,125 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
             ("calls", &["captures", "forks", "pieces", "segment", "shadows", "states", "status", "traps"]),
         ],
     ),
+    (
+        "brolga-cli",
+        &[
+            ("args", &[]),
+            ("failure", &[]),
+            ("rules", &[]),
+            ("choice", &["failure"]),
+            ("jobs", &["args", "failure", "rules"]),
+            ("report", &["failure"]),
+            ("bench", &["args", "failure", "jobs", "report", "rules"]),
+            ("check", &["args", "failure", "jobs", "report", "rules"]),
+            ("compile", &["args", "choice", "failure", "jobs", "report"]),
+            ("completions", &["failure", "report"]),
+            ("dump", &["args", "choice", "failure", "jobs", "report"]),
+            ("explain", &["args", "failure", "jobs", "report", "rules"]),
+            ("forward", &["args", "failure", "jobs", "report", "rules"]),
+            ("grad", &["args", "failure", "jobs", "report", "rules"]),
+            ("invert", &["args", "failure", "jobs", "report"]),
+            ("man", &["failure", "report"]),
+            ("run", &["args", "failure", "jobs", "report"]),
+            ("second", &["args", "failure", "forward", "jobs", "report"]),
+            (
+                "cli",
+                &[
+                    "bench",
+                    "check",
+                    "compile",
+                    "completions",
+                    "dump",
+                    "explain",
+                    "failure",
+                    "forward",
+                    "grad",
+                    "invert",
+                    "man",
+                    "report",
+                    "run",
+                    "second",
+                ],
+            ),
+        ],
+    ),
+    (
+        "brolga-module",
+        &[("error", &[]), ("bare", &["error"]), ("recorded", &["error"]), ("link", &["error", "recorded"])],
+    ),
+    (
+        "brolga-oracle",
+        &[
+            ("error", &[]),
+            ("generate", &[]),
+            ("real", &[]),
+            ("fd", &["error"]),
+            ("special", &["real"]),
+            ("interp", &["error", "real", "special"]),
+            ("dual", &["error", "interp", "real"]),
+            ("tape", &["error", "interp", "real"]),
+            ("trace", &["error", "interp", "tape"]),
+            ("oracle", &["dual", "error", "interp", "real", "tape", "trace"]),
+        ],
+    ),
+    (
+        "brolga-reversible",
+        &[
+            ("ast", &[]),
+            ("error", &["ast"]),
+            ("expressions", &["ast"]),
+            ("invert", &["ast"]),
+            ("print", &["ast"]),
+            ("build", &["ast", "expressions"]),
+            ("define", &["ast", "error"]),
+            ("layout", &["ast", "error"]),
+            ("lex", &["ast", "error"]),
+            ("parse", &["ast", "error", "lex"]),
+            ("types", &["ast", "error", "invert", "layout"]),
+            ("lower", &["ast", "error", "invert", "layout", "types"]),
+        ],
+    ),
+    (
+        "brolga-rules",
+        &[
+            ("gamma", &[]),
+            ("sig", &[]),
+            ("adjoint", &["sig"]),
+            ("math_fn", &["gamma"]),
+            ("expr", &["math_fn"]),
+            ("row", &["expr"]),
+            ("check", &["expr", "row"]),
+            ("table", &["expr", "row"]),
+            ("cost", &["table"]),
+            ("libm", &["expr", "math_fn", "row", "sig", "table"]),
+            ("user", &["adjoint", "expr", "libm", "math_fn", "row", "sig"]),
+        ],
+    ),
+    (
+        "brolga-schedules",
+        &[
+            ("action", &[]),
+            ("blocked", &[]),
+            ("recompute_all", &[]),
+            ("revolve", &[]),
+            ("store_all", &[]),
+            ("treeverse", &[]),
+            ("method", &["revolve"]),
+            ("online", &["revolve"]),
+            ("periodic", &["revolve"]),
+            ("slot_error", &["action"]),
+            ("stats", &["action"]),
+            ("units", &["action"]),
+            ("bennett", &["action", "units"]),
+            ("slot_file", &["action", "slot_error"]),
+            ("two_levels", &["periodic"]),
+            ("schedule", &["action", "bennett", "method", "online", "revolve", "treeverse", "units"]),
+            ("slots", &["action", "slot_error", "slot_file"]),
+            ("forecast", &["action", "blocked", "method", "periodic", "revolve", "schedule", "stats", "two_levels"]),
+            ("run", &["action", "schedule", "stats"]),
+            ("budget", &["action", "blocked", "forecast", "method", "revolve", "schedule"]),
+        ],
+    ),
 ];
 
 /// What is wrong with the dependencies of all packages, and with imports between folders.
@@ -346,6 +536,9 @@ pub fn check(root: &Path) -> Vec<String> {
         }
     }
     found.extend(packages(CRATES, &manifests));
+    let absent = manifests.keys().filter_map(|folder| folder.strip_prefix("crates/"));
+    let absent = absent.filter(|name| FOLDERS.iter().all(|row| row.0 != *name));
+    found.extend(absent.map(|name| format!("the folders of {name} are not in the table of tidy/imports.rs")));
     for (name, rows) in FOLDERS {
         let modules = modules(&root.join("crates").join(name).join("src"));
         found.extend(folders(rows, &modules).into_iter().map(|v| format!("{name}: {v}")));
@@ -385,25 +578,25 @@ fn dependencies(manifest: &str) -> Vec<String> {
 /// Imports between top modules that their rows do not have.
 fn folders(table: &[Allowed], modules: &Modules) -> Vec<String> {
     let top = |module: &str| module.split("::").next().unwrap_or("").to_owned();
-    let is_folder = |name: &str| modules.keys().any(|m| m.split_once("::").is_some_and(|(top, _)| top == name));
-    let all = table.iter().any(|row| !is_folder(row.0));
-    let (mut found, mut used) = (BTreeSet::new(), BTreeSet::new());
+    let row = |folder: &str| table.iter().find(|row| row.0 == folder).map(|row| row.1);
+    // A program's `main` imports its library, whose modules the table has.
+    let names: BTreeSet<String> = modules.keys().map(|m| top(m)).filter(|m| !m.is_empty() && m != "main").collect();
+    let absent = names.iter().filter(|name| row(name).is_none());
+    let mut found: BTreeSet<String> =
+        absent.map(|name| format!("the module {name} is not in the table of tidy/imports.rs")).collect();
+    let mut used = BTreeSet::new();
     for (from, to) in imports(modules) {
         let (folder, other) = (top(&from), top(&to));
-        let row = table.iter().find(|row| row.0 == folder).map(|row| row.1);
-        match row {
-            None if all || is_folder(&folder) => {
-                found.insert(format!("the module {folder} is not in the table of tidy/imports.rs"))
-            }
-            None => false,
-            Some(allowed) if folder != other && !allowed.contains(&other.as_str()) => {
-                found.insert(format!("{from} must not import {to} (tidy/imports.rs)"))
-            }
-            Some(_) => false,
-        };
+        if folder != other && row(&folder).is_some_and(|allowed| !allowed.contains(&other.as_str())) {
+            found.insert(format!("{from} must not import {to} (tidy/imports.rs)"));
+        }
         used.insert((folder, other));
     }
     let rows = table.iter().flat_map(|row| row.1.iter().map(|other| (row.0, *other)));
+    for (place, (folder, allowed)) in table.iter().enumerate() {
+        let above = table[place..].iter().map(|row| row.0).filter(|other| allowed.contains(other));
+        found.extend(above.map(|other| format!("{folder} stands before {other} in tidy/imports.rs, and imports it")));
+    }
     let unused = rows.filter(|(folder, other)| !used.contains(&((*folder).to_owned(), (*other).to_owned())));
     found.extend(unused.map(|(folder, other)| format!("{folder} may import {other} by tidy/imports.rs, and does not")));
     found.into_iter().collect()
@@ -433,18 +626,19 @@ mod tests {
             ("low::x", "fn f() {}"),
             ("high", "use crate::low::x::f;"),
             ("high::y", ""),
-            ("low", "use crate::high::g;"),
+            ("low", "fn g() {}"),
             ("beside", "use crate::low::x::f;"),
         ];
         let modules = files.iter().map(|(m, t)| ((*m).to_owned(), (*t).to_owned())).collect();
-        assert!(folders(&[("low", &["high"]), ("high", &["low"])], &modules).is_empty());
-        assert_eq!(folders(&[("low", &[]), ("high", &["low"])], &modules).len(), 1);
-        assert_eq!(folders(&[("low", &["high"])], &modules).len(), 1);
-        assert_eq!(folders(&[("low", &["high"]), ("high", &["low", "middle"])], &modules).len(), 1);
-        // Where a file has a row, all have one.
-        let all: [Allowed; 3] = [("low", &["high"]), ("high", &["low"]), ("beside", &["low"])];
+        let all: [Allowed; 3] = [("low", &[]), ("high", &["low"]), ("beside", &["low"])];
         assert!(folders(&all, &modules).is_empty());
+        assert_eq!(folders(&[all[0], ("high", &[]), all[2]], &modules).len(), 1);
+        assert_eq!(folders(&[all[0], ("high", &["low", "middle"]), all[2]], &modules).len(), 1);
+        // Each folder has a row, and each file.
+        assert_eq!(folders(&all[..2], &modules).len(), 1);
         assert_eq!(folders(&all[1..], &modules).len(), 1);
-        assert_eq!(folders(&[all[0], ("beside", &["low"])], &modules).len(), 1);
+        // What is imported has its row first.
+        let found = folders(&[all[1], all[0], all[2]], &modules);
+        assert!(matches!(&found[..], [one] if one.contains("high stands before low")), "{found:?}");
     }
 }

@@ -38,16 +38,19 @@ pub fn run() -> Result<(), Failure> {
     let root = root();
     let mut files = Vec::new();
     walk(&root, &mut files);
+    files.push(root.join(".ci/run"));
     files.sort();
     let mut violations = Vec::new();
     for path in &files {
         let Ok(text) = std::fs::read_to_string(path) else { continue };
         let name = path.strip_prefix(&root).unwrap_or(path).display().to_string();
         let extension = path.extension().and_then(|e| e.to_str());
+        let is_shell = extension == Some("sh") || name == ".ci/run";
         let found = match extension {
             Some("rs") => [rust(&text), prose::comments(&text)].concat(),
             Some("clif") => [clif(&text), prose::clif(&text)].concat(),
             Some("md") => prose::document(&name, &text),
+            _ if is_shell => prose::shell(&text),
             _ => Vec::new(),
         };
         if extension == Some("rs") {
@@ -85,7 +88,7 @@ pub fn walk(folder: &Path, out: &mut Vec<PathBuf>) {
 /// Least lines of code of a file whose header says more than what it is for.
 const LEAST_CODE: usize = 30;
 
-/// What the header of a file of a crate does not say. Files of tests say what was broken instead.
+/// What the header of a file of a crate does not say.
 fn header(name: &str, text: &str) -> Option<String> {
     let is_source = name.starts_with("crates/") && name.contains("/src/") && !name.ends_with("/tests.rs");
     let (header, code): (Vec<&str>, Vec<&str>) = text.lines().partition(|l| l.starts_with("//!"));

@@ -1,23 +1,27 @@
 //! Prose: documents and comments, as far as lines and words tell.
 //!
-//! - Prose has at most [`WIDTH`] columns, in documents and in comments of Rust. Tables, listings,
-//!   and what has no space to break at may be longer.
+//! - Prose has at most [`WIDTH`] columns, in documents and in comments of Rust, CLIF and shell
+//!   scripts. Tables, listings, and what has no space to break at may be longer, and so may the
+//!   lines of CLIF that are read as a whole ([`DIRECTIVES`]).
 //! - A document has a most number of lines ([`bound`]), unless it is generated ([`GENERATED`]).
 //! - A document has no dates: it says what is, and `git log` says since when.
-//! - Documents and comments of Rust and CLIF have no subject that is not named ([`VAGUE`]).
+//! - Documents and comments have no subject that is not named ([`VAGUE`]).
 
 /// Most columns of a line of prose.
 const WIDTH: usize = 100;
 /// Documents that are made by a test or a command, at least for the most part: no bound on lines.
 const GENERATED: [&str; 3] = ["docs/DESIGN-BY-EXAMPLE.md", "docs/DIAGNOSTICS.md", "docs/RULES.md"];
 /// Words for a subject that is not named.
-const VAGUE: [&str; 5] = [
+const VAGUE: [&str; 6] = [
     concat!("no", "body"),
     concat!("some", "body"),
     concat!("who", "ever"),
     concat!("any", "body"),
+    concat!("every", "body"),
     concat!("no", " ", "one"),
 ];
+/// Keywords of comments of CLIF that commands read (`brolga_driver::Directive`).
+const DIRECTIVES: [&str; 6] = ["grad", "trap", "error", "data", "inverse", "bless"];
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -95,16 +99,41 @@ pub fn comments(text: &str) -> Vec<String> {
         }
         out.extend(vague(comment).map(|word| unnamed(number, word)));
         if is_wide(line) && !listing && !is_table(comment) {
-            out.push(format!("line {number}: a comment of {} columns; the limit is {WIDTH}", line.chars().count()));
+            out.push(too_wide(number, line));
         }
     }
     out
 }
 
-/// What is wrong with the comments of a CLIF file: words that are [`VAGUE`].
+/// What is wrong with the comments of a CLIF file: lines that are wider than prose may be, but for
+/// directives, and words that are [`VAGUE`].
 pub fn clif(text: &str) -> Vec<String> {
-    let comments = (1..).zip(text.lines()).filter_map(|(number, line)| Some((number, line.split_once(';')?.1)));
-    comments.flat_map(|(number, comment)| vague(comment.trim()).map(move |word| unnamed(number, word))).collect()
+    let is_directive = |comment: &str| comment.split_once(':').is_some_and(|(word, _)| DIRECTIVES.contains(&word));
+    lines_with(text, ';', is_directive)
+}
+
+/// The same of a shell script.
+pub fn shell(text: &str) -> Vec<String> {
+    lines_with(text, '#', |comment| comment.starts_with('!'))
+}
+
+/// What is wrong with comments from a mark to the end of the line. A line of code may be wide, and
+/// so may a comment that is `read`.
+fn lines_with(text: &str, mark: char, read: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut out = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let Some((code, comment)) = line.split_once(mark) else { continue };
+        let comment = comment.trim_start_matches(mark).trim();
+        out.extend(vague(comment).map(|word| unnamed(number, word)));
+        if code.trim().is_empty() && is_wide(line) && !read(comment) {
+            out.push(too_wide(number, line));
+        }
+    }
+    out
+}
+
+fn too_wide(number: usize, line: &str) -> String {
+    format!("line {number}: a comment of {} columns; the limit is {WIDTH}", line.chars().count())
 }
 
 fn unnamed(number: usize, word: &str) -> String {
@@ -113,7 +142,7 @@ fn unnamed(number: usize, word: &str) -> String {
 
 /// Whether a line is too long, and has a space at which it could have been broken.
 fn is_wide(line: &str) -> bool {
-    line.chars().count() > WIDTH && line.trim().trim_start_matches(['/', '!', '-', '*']).trim().contains(' ')
+    line.chars().count() > WIDTH && line.trim().trim_start_matches(['/', '!', '-', '*', ';', '#']).trim().contains(' ')
 }
 
 fn is_table(line: &str) -> bool {
@@ -144,7 +173,7 @@ fn date(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{VAGUE, clif, comments, document};
+    use super::{VAGUE, clif, comments, document, shell};
 
     #[test]
     fn prose_is_held_to_its_width() {
@@ -153,6 +182,8 @@ mod tests {
         assert!(document("docs/X.md", &format!("| {long} |\n```\n{long}\n```\n{}", "c".repeat(120))).is_empty());
         let found = comments(&format!("/// {long}\n//! ```\n//! {long}\n//! ```\nlet x = 1; // {long}\n"));
         assert_eq!(found.len(), 1);
+        assert_eq!(clif(&format!("; {long}\n; grad: {long}\n;; error: {long}\nblock0({long}):\n")).len(), 1);
+        assert_eq!(shell(&format!("#!/bin/{long}\n# {long}\necho {long} # as above\n")).len(), 1);
     }
 
     #[test]
@@ -164,6 +195,7 @@ mod tests {
             assert_eq!(comments(&format!("// What {word} reads.")).len(), 1);
             assert_eq!(comments(&format!("let x = 1; // What {word} reads.")).len(), 1);
             assert_eq!(clif(&format!("; What {word} reads.\nfunction %{word}\n")).len(), 1);
+            assert_eq!(shell(&format!("# What {word} reads.\necho {word}\n")).len(), 1);
         }
         let who = "Who";
         assert_eq!(comments(&format!("// {who} reads it has it.\n// It runs. {who} calls it waits.\n")).len(), 2);

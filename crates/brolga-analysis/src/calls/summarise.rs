@@ -61,7 +61,7 @@ impl Summaries {
 
     /// The same if edges and uses are known, or nothing if no analysis will ask.
     pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: Learned) -> Self {
-        match bodies.len() == 1 && bodies.values().all(|b| nobody_asks(program, b.func)) {
+        match bodies.len() == 1 && bodies.values().all(|b| has_no_caller(program, b.func)) {
             true => {
                 let makes_numbers = found.leaves_shadows || makes_numbers(bodies.values().map(|b| b.func));
                 Summaries { makes_numbers, ..Summaries::default() }
@@ -128,7 +128,7 @@ const SETTLED: usize = 20;
 
 /// Whether nothing of what would be known of the only function of a program is ever asked for: it
 /// has no callers, itself included, and shares no memory with a name.
-fn nobody_asks(program: &Program, func: &ir::Function) -> bool {
+fn has_no_caller(program: &Program, func: &ir::Function) -> bool {
     program.data.is_empty() && func.dfg.alias_regions.len() == 0 && is_leaf(program, func)
 }
 

@@ -43,7 +43,7 @@ impl DerivedPart {
 }
 
 /// What a parameter or a result is for a caller.
-pub(super) enum SlotType {
+pub(super) enum BoundType {
     /// A number.
     Value(Type),
     /// An address: of what, if that is known, and whether nothing is written there.
@@ -57,9 +57,9 @@ pub(super) enum SlotType {
 }
 
 /// A parameter, or a field of the results.
-pub(super) struct Slot {
+pub(super) struct BoundValue {
     pub name: String,
-    pub kind: SlotType,
+    pub kind: BoundType,
     /// What is behind the pointer is reached through no other (C's `restrict`).
     pub restrict: bool,
     /// What it is.
@@ -71,9 +71,9 @@ pub(super) struct Binding {
     pub symbol: String,
     /// What it is, in sentences.
     pub about: Vec<String>,
-    pub params: Vec<Slot>,
+    pub params: Vec<BoundValue>,
     /// Results, wherever they are.
-    pub results: Vec<Slot>,
+    pub results: Vec<BoundValue>,
     /// Whether results are in a struct, whose address is the last parameter.
     pub in_struct: bool,
     /// The bytes of the workspace that the caller gives, if that is known.
@@ -110,17 +110,17 @@ impl PrimalView {
         let params = s.params.iter().zip(&s.clif.params).map(|(&role, abi)| {
             let kind = self.kind(role, abi.value_type);
             let noalias = matches!(role, ParamRole::Primal(i) | ParamRole::Shadow(i) if self.params[i].noalias);
-            let restrict = noalias && matches!(kind, SlotType::Pointer { .. });
-            Slot { name: self.param_name(role), kind, restrict, text: self.param(role, f) }
+            let restrict = noalias && matches!(kind, BoundType::Pointer { .. });
+            BoundValue { name: self.param_name(role), kind, restrict, text: self.param(role, f) }
         });
-        let results = s.results.iter().zip(&s.types).map(|(&role, &ty)| Slot {
+        let results = s.results.iter().zip(&s.types).map(|(&role, &ty)| BoundValue {
             name: match role {
                 ResultRole::Cotangent(i) => ResultRole::Cotangent(i - self.hidden).name(),
                 role => role.name(),
             },
             kind: match role {
-                ResultRole::Shadow(_) => SlotType::Pointer { of: None, is_const: false },
-                _ => SlotType::Value(ty),
+                ResultRole::Shadow(_) => BoundType::Pointer { of: None, is_const: false },
+                _ => BoundType::Value(ty),
             },
             restrict: false,
             text: self.result(role),
@@ -149,7 +149,7 @@ impl PrimalView {
         }
     }
 
-    fn kind(&self, role: ParamRole, ty: Type) -> SlotType {
+    fn kind(&self, role: ParamRole, ty: Type) -> BoundType {
         let of = |i: usize| match self.params[i].elem {
             Some(Elem::F64) => Some(types::F64),
             Some(Elem::F32) => Some(types::F32),
@@ -157,15 +157,15 @@ impl PrimalView {
         };
         match role {
             ParamRole::Primal(i) if ty == types::I64 && self.pointers[i] => {
-                SlotType::Pointer { of: of(i), is_const: self.is_read_only }
+                BoundType::Pointer { of: of(i), is_const: self.is_read_only }
             }
-            ParamRole::Shadow(i) => SlotType::Pointer { of: of(i), is_const: false },
-            ParamRole::Workspace => SlotType::Pointer { of: None, is_const: false },
-            ParamRole::WorkspaceBytes => SlotType::Bytes,
-            ParamRole::Grow => SlotType::Grow,
-            ParamRole::GrowContext => SlotType::Pointer { of: None, is_const: false },
-            ParamRole::Results => SlotType::Results,
-            _ => SlotType::Value(ty),
+            ParamRole::Shadow(i) => BoundType::Pointer { of: of(i), is_const: false },
+            ParamRole::Workspace => BoundType::Pointer { of: None, is_const: false },
+            ParamRole::WorkspaceBytes => BoundType::Bytes,
+            ParamRole::Grow => BoundType::Grow,
+            ParamRole::GrowContext => BoundType::Pointer { of: None, is_const: false },
+            ParamRole::Results => BoundType::Results,
+            _ => BoundType::Value(ty),
         }
     }
 

@@ -14,19 +14,19 @@ use std::fmt::Write;
 use brolga_module::c_type;
 use cranelift_codegen::ir::Type;
 
-use super::binding::{Binding, Data, Described, Slot, SlotType, plain, wrapped};
+use super::binding::{Binding, BoundType, BoundValue, Data, Described, plain, wrapped};
 
 /// A header whose include guard is `guard`.
 pub(super) fn header(contents: &Described, guard: &str) -> String {
     let mut out = String::new();
     comment(&mut out, &contents.made.iter().map(String::as_str).collect::<Vec<_>>());
     let _ = write!(out, "#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n");
-    if slots(contents).any(|s| s.restrict) {
+    if bound_values(contents).any(|s| s.restrict) {
         out += "\n#ifndef BROLGA_RESTRICT\n#ifdef __cplusplus\n#define BROLGA_RESTRICT __restrict\n#else\n\
                 #define BROLGA_RESTRICT restrict\n#endif\n#endif\n";
     }
     out += "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
-    let vectors: BTreeSet<String> = slots(contents).filter_map(vector).collect();
+    let vectors: BTreeSet<String> = bound_values(contents).filter_map(vector).collect();
     if !vectors.is_empty() {
         out.push('\n');
         vectors.iter().for_each(|v| out += v);
@@ -49,7 +49,7 @@ pub(super) fn header(contents: &Described, guard: &str) -> String {
     out
 }
 
-fn slots(contents: &Described) -> impl Iterator<Item = &Slot> {
+fn bound_values(contents: &Described) -> impl Iterator<Item = &BoundValue> {
     contents.functions.iter().flat_map(|f| f.params.iter().chain(&f.results))
 }
 
@@ -110,13 +110,13 @@ fn function(out: &mut String, f: &Binding) {
 }
 
 /// A declaration of a name, without what ends it.
-fn declared(kind: &SlotType, name: &str, restrict: &str, symbol: &str) -> String {
+fn declared(kind: &BoundType, name: &str, restrict: &str, symbol: &str) -> String {
     match kind {
-        SlotType::Value(ty) => format!("{} {}", type_name(*ty), name),
-        SlotType::Bytes => format!("int64_t {}", name),
-        SlotType::Grow => format!("int64_t (*{name})(void *context, int64_t bytes)"),
-        SlotType::Results => format!("struct {symbol}_results *{}", name),
-        SlotType::Pointer { of, is_const } => {
+        BoundType::Value(ty) => format!("{} {}", type_name(*ty), name),
+        BoundType::Bytes => format!("int64_t {}", name),
+        BoundType::Grow => format!("int64_t (*{name})(void *context, int64_t bytes)"),
+        BoundType::Results => format!("struct {symbol}_results *{}", name),
+        BoundType::Pointer { of, is_const } => {
             let of = of.map_or_else(|| "void".to_owned(), type_name);
             format!("{}{of} *{restrict}{}", if *is_const { "const " } else { "" }, name)
         }
@@ -128,8 +128,8 @@ fn type_name(ty: Type) -> String {
 }
 
 /// The definition of a vector's type.
-fn vector(slot: &Slot) -> Option<String> {
-    let SlotType::Value(ty) = slot.kind else { return None };
+fn vector(value: &BoundValue) -> Option<String> {
+    let BoundType::Value(ty) = value.kind else { return None };
     let lane = c_type(ty.lane_type());
     ty.is_vector().then(|| format!("typedef {lane} {} __attribute__((vector_size({})));\n", type_name(ty), ty.bytes()))
 }

@@ -17,7 +17,7 @@ use std::fmt::Write;
 
 use cranelift_codegen::ir::{Type, types};
 
-use super::binding::{Binding, Data, Described, Slot, SlotType, wrapped};
+use super::binding::{Binding, BoundType, BoundValue, Data, Described, wrapped};
 use crate::failure::Failure;
 
 /// A module of Rust with declarations of all functions.
@@ -117,13 +117,13 @@ fn type_of_results(symbol: &str) -> String {
     format!("{}Results", symbol.split('_').map(capital).collect::<String>())
 }
 
-fn written(slot: &Slot, symbol: &str) -> Result<String, Failure> {
-    Ok(match slot.kind {
-        SlotType::Value(ty) => number(ty, symbol)?.to_owned(),
-        SlotType::Bytes => "i64".to_owned(),
-        SlotType::Grow => "unsafe extern \"C\" fn(context: *mut core::ffi::c_void, bytes: i64) -> i64".to_owned(),
-        SlotType::Results => format!("*mut {}", type_of_results(symbol)),
-        SlotType::Pointer { of, is_const } => {
+fn written(value: &BoundValue, symbol: &str) -> Result<String, Failure> {
+    Ok(match value.kind {
+        BoundType::Value(ty) => number(ty, symbol)?.to_owned(),
+        BoundType::Bytes => "i64".to_owned(),
+        BoundType::Grow => "unsafe extern \"C\" fn(context: *mut core::ffi::c_void, bytes: i64) -> i64".to_owned(),
+        BoundType::Results => format!("*mut {}", type_of_results(symbol)),
+        BoundType::Pointer { of, is_const } => {
             let of = of.map_or(Ok("core::ffi::c_void"), |ty| number(ty, symbol))?;
             format!("*{} {of}", if is_const { "const" } else { "mut" })
         }

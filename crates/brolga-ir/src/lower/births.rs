@@ -324,7 +324,7 @@ pub(in crate::lower) mod tests {
     /// A query finds what is its own, and what would be there in a variable of its own, wherever a
     /// run comes from.
     #[test]
-    fn nobody_finds_what_others_left() {
+    fn each_function_begins_without_what_others_left() {
         let mut random = noise();
         let (mut variables, mut tenants, mut inside) = (0, 0, 0);
         for round in 0..6000 {

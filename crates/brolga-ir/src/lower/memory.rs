@@ -158,9 +158,9 @@ impl LowerCx<'_> {
             AdOp::DataDelta(key) => self.data_delta(b, *key, inst),
             &AdOp::LoadDelta { place, loaded } => self.load_delta(b, place, loaded, inst),
             &AdOp::StoreDelta { place, value, vdelta } => self.store_delta(b, place, value, vdelta, inst.at),
-            AdOp::LoadCell(cell) => {
-                let cell = self.get(*cell);
-                let delta = b.ins().load(types::I64, MemFlagsData::trusted(), cell, 0);
+            AdOp::LoadTaskDelta(place) => {
+                let place = self.get(*place);
+                let delta = b.ins().load(types::I64, MemFlagsData::trusted(), place, 0);
                 self.name(inst.defs[0].0, delta);
             }
             AdOp::LoadOld { addr, off, ty } => {

@@ -43,7 +43,7 @@ fn lets_wait(op: &AdOp) -> bool {
         | AdOp::SlotAddr(..)
         | AdOp::DataDelta(_)
         | AdOp::LoadDelta { .. }
-        | AdOp::LoadCell(_)
+        | AdOp::LoadTaskDelta(_)
         | AdOp::LoadOld { .. }
         | AdOp::StoreOld { .. }
         | AdOp::Restore(_)
@@ -350,7 +350,7 @@ impl LowerCx<'_> {
         let is_int = matches!(inst.defs[..], [(_, types::I32 | types::I64)]);
         is_int
             && match &inst.op {
-                AdOp::Restore(_) | AdOp::LoadCell(_) => true,
+                AdOp::Restore(_) | AdOp::LoadTaskDelta(_) => true,
                 AdOp::Primal(i) | AdOp::Moved(i, _) => {
                     let op = self.env.primal.dfg.insts[*i].opcode();
                     !(op.can_load() || op.can_store() || op.is_call() || op.can_trap() || op.other_side_effects())

@@ -36,15 +36,15 @@ struct Keep {
 
 /// What is kept in a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum SlotUse {
+enum PlaceUse {
     Value(Type),
     Number,
 }
 
 #[derive(Default)]
-struct Slot {
+struct KeptPlace {
     keeps: Vec<Keep>,
-    stored_use: Option<SlotUse>,
+    stored_use: Option<PlaceUse>,
     /// Blocks to which there is a path from the entry that avoids all that keep it, and blocks from
     /// which there is such a path to an exit.
     avoided: Option<(Vec<bool>, Vec<bool>)>,
@@ -52,7 +52,7 @@ struct Slot {
 
 /// Whether what is restored has been kept.
 pub fn check(mirror: &Mirror<'_, '_>, known: Known<'_>, faults: &mut Faults) {
-    let mut slots: HashMap<FrameSlot, Slot> = HashMap::default();
+    let mut slots: HashMap<FrameSlot, KeptPlace> = HashMap::default();
     let mut sizes: IndexMap<FrameSlot, u32> = IndexMap::default();
     collect_keeps(mirror, mirror.forward, known, (&mut slots, &mut sizes), faults);
     if !std::ptr::eq(mirror.forward, mirror.reverse) {
@@ -61,8 +61,8 @@ pub fn check(mirror: &Mirror<'_, '_>, known: Known<'_>, faults: &mut Faults) {
     for (at, block) in mirror.reversed() {
         for (&id, inst) in block.insts.iter() {
             let (slot, wanted) = match (&inst.op, &inst.defs[..]) {
-                (AdOp::Restore(slot), [def]) => (*slot, SlotUse::Value(def.1)),
-                (AdOp::RestoreBlock(slot), _) => (*slot, SlotUse::Number),
+                (AdOp::Restore(slot), [def]) => (*slot, PlaceUse::Value(def.1)),
+                (AdOp::RestoreBlock(slot), _) => (*slot, PlaceUse::Number),
                 _ => continue,
             };
             restored(mirror, slots.entry(slot).or_default(), (at, block), (id, slot, wanted), faults);
@@ -73,7 +73,7 @@ pub fn check(mirror: &Mirror<'_, '_>, known: Known<'_>, faults: &mut Faults) {
     }
 }
 
-type Places<'s> = (&'s mut HashMap<FrameSlot, Slot>, &'s mut IndexMap<FrameSlot, u32>);
+type Places<'s> = (&'s mut HashMap<FrameSlot, KeptPlace>, &'s mut IndexMap<FrameSlot, u32>);
 
 /// Collect what the blocks of a graph keep.
 fn collect_keeps(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, places: Places<'_>, faults: &mut Faults) {
@@ -91,9 +91,9 @@ fn collect_keeps(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, pla
             let (slot, stored_use, size) = match inst.op {
                 AdOp::Keep(slot, v) => {
                     let ty = view.type_of(v).unwrap_or(types::I64);
-                    (slot, SlotUse::Value(ty), ty.bytes())
+                    (slot, PlaceUse::Value(ty), ty.bytes())
                 }
-                AdOp::KeepBlock(slot, _) => (slot, SlotUse::Number, known.id_bytes),
+                AdOp::KeepBlock(slot, _) => (slot, PlaceUse::Number, known.id_bytes),
                 _ => continue,
             };
             let all = slots.entry(slot).or_default();
@@ -117,9 +117,9 @@ fn stands(role: Role) -> Option<ir::Block> {
 
 fn restored(
     mirror: &Mirror<'_, '_>,
-    slot: &mut Slot,
+    slot: &mut KeptPlace,
     (at, block): (usize, &CfgBlock),
-    (id, name, wanted): (InstId, FrameSlot, SlotUse),
+    (id, name, wanted): (InstId, FrameSlot, PlaceUse),
     faults: &mut Faults,
 ) {
     if slot.stored_use.is_some_and(|stored_use| stored_use != wanted) {

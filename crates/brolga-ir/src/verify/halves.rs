@@ -41,7 +41,7 @@ fn belongs(op: &AdOp) -> In {
         AdOp::Keep(..) | AdOp::KeepBlock(..) | AdOp::Push(..) => In::Recorded,
         AdOp::OpenFrame
         | AdOp::CloseFrame
-        | AdOp::LoadCell(_)
+        | AdOp::LoadTaskDelta(_)
         | AdOp::StoreOld { .. }
         | AdOp::Hold(..)
         | AdOp::Held(_)

@@ -85,7 +85,7 @@ impl Types<'_, '_> {
                 let all = [Some(*addr), Some(*delta), Some(*value), *vdelta];
                 defines(&[]).or_else(|| all.into_iter().flatten().find_map(|v| self.is(v, ptr)))
             }
-            AdOp::LoadCell(cell) => defines(&[ptr]).or_else(|| self.is(*cell, ptr)),
+            AdOp::LoadTaskDelta(place) => defines(&[ptr]).or_else(|| self.is(*place, ptr)),
             AdOp::LoadOld { addr, ty, .. } => defines(&[*ty]).or_else(|| self.is(*addr, ptr)),
             AdOp::StoreOld { addr, .. } => defines(&[]).or_else(|| self.is(*addr, ptr)),
             AdOp::TakeCt(v) => match self.cotangent(*v) {

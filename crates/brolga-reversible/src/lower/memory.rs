@@ -6,12 +6,12 @@
 //! **Answer.** What is small and of known size is on the machine's stack, all else is allocated,
 //! and freed when the place ends. Memory begins as zeros, or as one number throughout. A place that
 //! ends holds what is said, number by number. With cotangents it has a shadow, which begins as
-//! zeros. A stack is a count and its cells; the cells above the top hold zero, so that pushing
-//! forgets nothing: to push and to pop is to move a number, which leaves zero behind.
+//! zeros. A stack is a count and its elements; the elements above the top hold zero, so that
+//! pushing forgets nothing: to push and to pop is to move a number, which leaves zero behind.
 //!
-//! **Errors.** A place that holds something else, a stack that is full or empty, a cell that is not
-//! zero. Where memory cannot be allocated the run ends, also where nothing is checked: by a trap
-//! there.
+//! **Errors.** A place that holds something else, a stack that is full or empty, an element that is
+//! not zero. Where memory cannot be allocated the run ends, also where nothing is checked: by a
+//! trap there.
 //!
 //! **Cost.** In a run, a fill when memory begins, and a loop over its numbers when it ends, if that
 //! is checked; an allocation for what has more than 16 KiB or a length that is a parameter, two
@@ -204,8 +204,8 @@ impl StmtLowering<'_, '_> {
         self.b.ins().bxor_imm_u(near, 1)
     }
 
-    /// The cell of a stack that has this number.
-    fn cell(&mut self, stack: &RevPlace, i: Value) -> At {
+    /// The element of a stack that has this number.
+    fn element(&mut self, stack: &RevPlace, i: Value) -> At {
         let At::Memory { address, shadow, offset, ty } = self.at(stack) else { unreachable!("it is memory") };
         let Type::Stack(of, _) = ty else { unreachable!("the checker has seen it") };
         let size = self.cx.layouts.size(&of).expect("it is a number").0;
@@ -245,9 +245,9 @@ impl StmtLowering<'_, '_> {
             let full = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, top, len);
             self.fail_if(full, Fault::OutOfRange, line);
         }
-        let cell = self.cell(stack, top);
-        self.is_zero(&cell, line);
-        self.moved(from, &cell, true);
+        let element = self.element(stack, top);
+        self.is_zero(&element, line);
+        self.moved(from, &element, true);
         let top = self.b.ins().iadd_imm_s(top, 1);
         let flags = flags_of(&mut self.b, types::I64);
         self.b.ins().store(flags, top, address, offset);
@@ -261,19 +261,19 @@ impl StmtLowering<'_, '_> {
             let empty = self.b.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, top, len);
             self.fail_if(empty, Fault::OutOfRange, line);
         }
-        let cell = self.cell(stack, top);
+        let element = self.element(stack, top);
         let at = self.at(to);
         self.unread(to, &at, &[], line);
         self.is_zero(&at, line);
-        self.moved(to, &cell, false);
+        self.moved(to, &element, false);
         let flags = flags_of(&mut self.b, types::I64);
         self.b.ins().store(flags, top, address, offset);
     }
 
-    /// Move a number to a cell, or from it, and leave zero. So do cotangents.
-    fn moved(&mut self, place: &RevPlace, cell: &At, into: bool) {
+    /// Move a number to an element, or from it, and leave zero. So do cotangents.
+    fn moved(&mut self, place: &RevPlace, element: &At, into: bool) {
         let at = self.at(place);
-        let (from, to) = if into { (&at, cell) } else { (cell, &at) };
+        let (from, to) = if into { (&at, element) } else { (element, &at) };
         let parts = self.load(from);
         self.store(to, &parts);
         let none: Vec<Value> = parts_of(from.scalar()).iter().map(|&ty| super::expr::zero(&mut self.b, ty)).collect();

@@ -40,7 +40,7 @@ pub mod code {
     /// From this bit on: what is checked. Nothing; within a tolerance; bit by bit; or so with what
     /// differs on record.
     pub const CHECK: u64 = 32;
-    /// What is checked if floats may differ. Then there is a cell more for each part: how many
+    /// What is checked if floats may differ. Then there is a word more for each part: how many
     /// bytes a float has there, or zero if there are both.
     pub const WITHIN: u64 = 4;
     /// What is checked if all bits count.
@@ -51,26 +51,26 @@ pub mod code {
 
 traps::leaf! {
     /// What there is to do at a point of a call that is undone, or of its pullback: see [`code`].
-    /// `cells` are the tolerance, the address and length of each part of the state, and within a
+    /// `words` are the tolerance, the address and length of each part of the state, and within a
     /// tolerance the widths. Returns 0 if there is a fault.
     ///
     /// # Safety
-    /// `seg` is a valid segment that no other thread uses, there are as many cells, and the state
+    /// `seg` is a valid segment that no other thread uses, there are as many words, and the state
     /// may be read and written, or the call is guarded. A call begins before it ends, and pullbacks
     /// run in the opposite order of calls.
-    pub fn brolga_inverse(seg: *mut Segment, cells: *const u64, what: u64; caller) -> u64 {
+    pub fn brolga_inverse(seg: *mut Segment, words: *const u64, what: u64; caller) -> u64 {
         let parts = (what >> code::PARTS & 0xffff) as usize;
         let widths = usize::from(what >> code::CHECK == code::WITHIN);
         // SAFETY: our contract.
-        let (seg, cells) = unsafe { (&mut *seg, std::slice::from_raw_parts(cells, 1 + (2 + widths) * parts)) };
+        let (seg, words) = unsafe { (&mut *seg, std::slice::from_raw_parts(words, 1 + (2 + widths) * parts)) };
         let check = match what >> code::CHECK {
             0 => UndoCheck::Off,
             code::BITS => UndoCheck::Bits,
             code::RECORD => UndoCheck::Record,
-            _ => UndoCheck::Within { widths: &cells[1 + 2 * parts..], tolerance: f64::from_bits(cells[0]) },
+            _ => UndoCheck::Within { widths: &words[1 + 2 * parts..], tolerance: f64::from_bits(words[0]) },
         };
         let all = &mut seg.inverses;
-        let done = ProgramState::new(&cells[1..1 + 2 * parts]).map_err(InverseFault::from).and_then(|state| match what & 0xff {
+        let done = ProgramState::new(&words[1..1 + 2 * parts]).map_err(InverseFault::from).and_then(|state| match what & 0xff {
             code::BEGIN => all.begin(state, check, caller),
             code::END => {
                 all.end(&state, caller);

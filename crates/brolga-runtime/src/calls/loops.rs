@@ -15,7 +15,7 @@
 //!
 //! **Errors.** A fault is kept in the segment, and the call answers that there is one.
 //!
-//! **Safety.** Generated code passes its own segment, a run of it, and as many cells as it says.
+//! **Safety.** Generated code passes its own segment, a run of it, and as many words as it says.
 //! The states may be read, or the call is guarded.
 //!
 //! **Cost.** A call for each stretch of steps, and the copies of states that the schedule asks for.
@@ -30,16 +30,16 @@ const FAULT: u64 = 0;
 const STOPS: u64 = 4;
 
 traps::leaf! {
-    /// A loop begins: `cells` are the limits of its steps, the budget, how many values are kept and
+    /// A loop begins: `words` are the limits of its steps, the budget, how many values are kept and
     /// how many there are, address, length and kind of each part of the state, and what the
-    /// pullback is to find again. `shape` is the number of cells, that of parts from bit 16 on, and
+    /// pullback is to find again. `shape` is the number of words, that of parts from bit 16 on, and
     /// bit 32 if a step may end it. Returns the run, or [`FAULT`].
     ///
     /// # Safety
-    /// `seg` is a valid segment that no other thread uses, and there are as many cells.
-    pub fn brolga_loop_begin(seg: *mut Segment, cells: *const u64, shape: u64; caller) -> u64 {
+    /// `seg` is a valid segment that no other thread uses, and there are as many words.
+    pub fn brolga_loop_begin(seg: *mut Segment, words: *const u64, shape: u64; caller) -> u64 {
         // SAFETY: our contract.
-        let (seg, given) = unsafe { (&mut *seg, std::slice::from_raw_parts(cells, (shape & 0xffff) as usize)) };
+        let (seg, given) = unsafe { (&mut *seg, std::slice::from_raw_parts(words, (shape & 0xffff) as usize)) };
         let known = (caller, seg.loops.a_step.get(&caller).copied());
         let objects = seg.declared.iter().filter_map(|d| Some((d.primal, d.len?)));
         match LoopRun::new(given.into(), (shape >> 16 & 0xffff) as usize, shape >> 32 & 1 != 0, known, objects) {
@@ -154,13 +154,13 @@ mod tests {
         let mut seg = Segment::new(4096).unwrap();
         let (limit, base) = (seg.limit, seg.top);
         let mut state = [1_u64];
-        let cells = [0, 3, 16, 0, 0, state.as_mut_ptr() as u64, 8, 0];
+        let words = [0, 3, 16, 0, 0, state.as_mut_ptr() as u64, 8, 0];
         for room in [0, 7, 8] {
             seg.top = limit.wrapping_sub(room);
-            // SAFETY: the segment is valid, there are as many cells, and the state is there.
+            // SAFETY: the segment is valid, there are as many words, and the state is there.
             let found = unsafe {
                 let seg: *mut Segment = &mut *seg;
-                let run = brolga_loop_begin(seg, cells.as_ptr(), cells.len() as u64 | 1 << 16) as *mut LoopRun;
+                let run = brolga_loop_begin(seg, words.as_ptr(), words.len() as u64 | 1 << 16) as *mut LoopRun;
                 let mut at = 0;
                 loop {
                     match brolga_loop_forward(seg, run, at) {
@@ -182,11 +182,11 @@ mod tests {
     fn a_full_disk() {
         let mut seg = Segment::new(4096).unwrap();
         let mut state = [1_u64];
-        let cells = [0, 100, 16, 0, 0, state.as_mut_ptr() as u64, 8, 0];
+        let words = [0, 100, 16, 0, 0, state.as_mut_ptr() as u64, 8, 0];
         let begun = |seg: &mut Segment| {
             // SAFETY: as above.
             unsafe {
-                let run = brolga_loop_begin(seg, cells.as_ptr(), cells.len() as u64 | 1 << 16) as *mut LoopRun;
+                let run = brolga_loop_begin(seg, words.as_ptr(), words.len() as u64 | 1 << 16) as *mut LoopRun;
                 brolga_loop_forward(seg, run, 0)
             }
         };

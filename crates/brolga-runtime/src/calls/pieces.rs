@@ -33,7 +33,7 @@ use crate::pieces::across::ANYWHERE;
 use crate::pieces::cut::{complete_floats, tears};
 use crate::pieces::demand::{StoredThere, bytes_of};
 use crate::pieces::{ACCOUNT, DEMAND, STRICT};
-use crate::pieces::{Part, WINDOW};
+use crate::pieces::{TicketPart, WINDOW};
 use crate::segment::Segment;
 use crate::status;
 
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn brolga_part_of_bytes(seg: *mut Segment, ticket: u64, ma
         let bytes = (0..WINDOW).filter(is_ours).fold(0, |m, i| m | 1 << i);
         if bytes != 0 {
             part.bytes &= !bytes;
-            taken.push(Part { bytes, at: part.at + up as isize, ..*part });
+            taken.push(TicketPart { bytes, at: part.at + up as isize, ..*part });
         }
     }
     parts.retain(|part| part.bytes != 0);

@@ -43,7 +43,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::forks::pending::{CellId, Extent, Pending};
+use crate::forks::pending::{Extent, Pending, PlaceId};
 use crate::shadows::declared::SharedInstance;
 use crate::traps::{Entry, RawTrap};
 
@@ -154,7 +154,7 @@ pub(crate) struct Exclusive {
     /// The number of the object among those that its strand has sums for.
     pub(crate) object: usize,
     /// Where the delta is.
-    pub(crate) cell: CellId,
+    pub(crate) delta_place: PlaceId,
     /// Where in the shadow.
     pub(crate) extent: Extent,
     /// The task adds to the object by such deltas alone.
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn extents_of_tasks_are_compared() {
         let mut pending = Pending::default();
-        let cell = pending.a_cell();
+        let delta_place = pending.a_place();
         let mut state = 1_u64;
         let mut draw = |below: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -293,7 +293,7 @@ mod tests {
             let mut touched: Vec<Exclusive> = (0..1 + draw(8))
                 .map(|_| {
                     let from = draw(60);
-                    Exclusive { task: draw(4), object: 0, cell, extent: from..from + 1 + draw(12), all: false }
+                    Exclusive { task: draw(4), object: 0, delta_place, extent: from..from + 1 + draw(12), all: false }
                 })
                 .collect();
             touched.sort_by_key(|t| t.extent.start);

@@ -21,13 +21,13 @@
 //! blocks of its own.
 //!
 //! **Exclusive shadows.** Of some accesses the forward pass says between which addresses they are
-//! ([`Extent`]). What it records there is not a delta but where that will be: a [`DeltaCell`]. If
+//! ([`Extent`]). What it records there is not a delta but where that will be: a [`DeltaPlace`]. If
 //! no two tasks of a fork touch the same bytes of an object, their pullbacks add to what the strand
 //! around them sees, and pending sums remain for the others:
 //!
 //! ```text
-//!   rows of task 0 | rows of task 1 | …   apart: cells lead to the shadow, or to sums of the parent
-//!   x: all of it by all tasks             cells lead to pending sums
+//!   rows of task 0 | rows of task 1 | …   apart: places lead to the shadow, or to sums of the parent
+//!   x: all of it by all tasks             places lead to pending sums
 //! ```
 //!
 //! That depends on addresses and extents alone, not on threads. What is added by other deltas goes
@@ -63,12 +63,12 @@ const SLACK: usize = 1 << 16;
 pub(crate) struct PendingObject {
     /// Where the object's shadow is.
     object: Range<usize>,
-    /// The task of the last fork may add here by other deltas than those in cells.
+    /// The task of the last fork may add here by other deltas than those in places.
     pub(crate) open: bool,
     /// Nothing is added here while pullbacks run.
     pub(crate) unused: bool,
     /// Where deltas that lead to it are.
-    pub(crate) cells: Vec<ObjectCell>,
+    pub(crate) delta_places: Vec<ObjectPlace>,
     /// Where in the shadow: whole pages.
     pub(crate) shadow: Range<usize>,
     /// As many bytes, between two that cannot be accessed.
@@ -95,7 +95,7 @@ impl PendingObject {
         for at in [0, memory.len() - page] {
             mappings::forbid(&memory, at..at + page)?;
         }
-        Ok(Self { object, open: false, unused: false, cells: Vec::new(), shadow, memory, instance: None })
+        Ok(Self { object, open: false, unused: false, delta_places: Vec::new(), shadow, memory, instance: None })
     }
 
     /// Where the sums are.
@@ -125,60 +125,60 @@ impl PendingObject {
     }
 }
 
-/// A cell of a delta that leads to an object.
-pub(crate) struct ObjectCell {
+/// A place of a delta that leads to an object.
+pub(crate) struct ObjectPlace {
     /// The pointer that has the delta; one of them, if there are many.
     pointer: usize,
-    pub(crate) id: CellId,
+    pub(crate) id: PlaceId,
     /// What the task of the last fork touches by it, in the shadow.
     pub(crate) extent: Option<Extent>,
     /// It may touch more.
     pub(crate) open: bool,
 }
 
-/// Cells of one object that are told from each other by their pointers.
-const MOST_CELLS: usize = 16;
+/// Places of one object that are told from each other by their pointers.
+const MOST_PLACES: usize = 16;
 
 /// Bytes of a shadow.
 pub(crate) type Extent = Range<usize>;
 
 /// A delta that may change: generated code loads the first word.
 #[repr(C)]
-struct DeltaCell {
+struct DeltaPlace {
     /// That by which a pullback adds.
     now: usize,
     /// That of the shadow.
     shadow: usize,
 }
 
-/// The number of a cell.
+/// The number of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CellId(usize);
+pub(crate) struct PlaceId(usize);
 
-/// Cells, which stay where they are.
+/// Places, which stay where they are.
 #[derive(Default)]
-struct DeltaCells {
-    chunks: Vec<Box<[DeltaCell]>>,
+struct DeltaPlaces {
+    chunks: Vec<Box<[DeltaPlace]>>,
     used: usize,
     /// Those of deltas that do not change.
-    fixed: HashMap<usize, CellId>,
+    fixed: HashMap<usize, PlaceId>,
 }
 
-/// Cells that are made at a time.
+/// Places that are made at a time.
 const CHUNK: usize = 64;
 
-impl DeltaCells {
-    fn make(&mut self, delta: usize) -> CellId {
-        let id = CellId(self.used);
+impl DeltaPlaces {
+    fn make(&mut self, delta: usize) -> PlaceId {
+        let id = PlaceId(self.used);
         if self.chunks.len() * CHUNK == id.0 {
-            self.chunks.push((0..CHUNK).map(|_| DeltaCell { now: 0, shadow: 0 }).collect());
+            self.chunks.push((0..CHUNK).map(|_| DeltaPlace { now: 0, shadow: 0 }).collect());
         }
         self.used += 1;
-        *self.at(id) = DeltaCell { now: delta, shadow: delta };
+        *self.at(id) = DeltaPlace { now: delta, shadow: delta };
         id
     }
 
-    fn at(&mut self, id: CellId) -> &mut DeltaCell {
+    fn at(&mut self, id: PlaceId) -> &mut DeltaPlace {
         &mut self.chunks[id.0 / CHUNK][id.0 % CHUNK]
     }
 
@@ -194,7 +194,7 @@ pub(crate) struct Pending {
     pub(crate) objects: Vec<PendingObject>,
     /// Of earlier runs: full of zeros.
     spare: Vec<PendingObject>,
-    cells: DeltaCells,
+    delta_places: DeltaPlaces,
     /// Which pages of an object are touched.
     touched: Vec<u8>,
     /// Pages in which there is something to add up: an object and the number of its page.
@@ -242,9 +242,9 @@ impl Pending {
             self.spare.clear();
             self.objects.clear();
         }
-        self.cells.clear();
+        self.delta_places.clear();
         for object in &mut self.objects {
-            object.cells.clear();
+            object.delta_places.clear();
             (object.open, object.unused) = (false, false);
         }
         let room = MOST_SPARE.saturating_sub(self.objects.len());
@@ -256,7 +256,7 @@ impl Pending {
     pub(crate) fn begin_task(&mut self) {
         for object in &mut self.objects {
             object.open = false;
-            object.cells.iter_mut().for_each(|c| (c.extent, c.open) = (None, false));
+            object.delta_places.iter_mut().for_each(|c| (c.extent, c.open) = (None, false));
         }
     }
 
@@ -266,56 +266,59 @@ impl Pending {
         self.objects.iter().position(|o| o.object.contains(&shadow))
     }
 
-    /// The cell of a delta that does not change.
+    /// The place of a delta that does not change.
     pub(crate) fn fixed_cell(&mut self, delta: usize) -> *const usize {
-        let Self { cells, .. } = self;
-        let known = cells.fixed.get(&delta).copied();
+        let Self { delta_places, .. } = self;
+        let known = delta_places.fixed.get(&delta).copied();
         let id = known.unwrap_or_else(|| {
-            let id = cells.make(delta);
-            cells.fixed.insert(delta, id);
+            let id = delta_places.make(delta);
+            delta_places.fixed.insert(delta, id);
             id
         });
-        &raw const cells.at(id).now
+        &raw const delta_places.at(id).now
     }
 
-    /// The cell of the delta of a pointer into an object, whose task touches this by it.
-    pub(crate) fn cell(
+    /// The place of the delta of a pointer into an object, whose task touches this by it.
+    pub(crate) fn delta_place(
         &mut self,
         object: usize,
         pointer: usize,
         delta: usize,
         touched: Option<Extent>,
     ) -> *const usize {
-        let Self { objects, cells, .. } = self;
+        let Self { objects, delta_places, .. } = self;
         let object = &mut objects[object];
         let touched = touched.filter(|t| object.object.start <= t.start && t.end <= object.object.end || t.is_empty());
-        let many = object.cells.len() >= MOST_CELLS;
-        let known = object.cells.iter().position(|c| (many || c.pointer == pointer) && cells.at(c.id).shadow == delta);
+        let many = object.delta_places.len() >= MOST_PLACES;
+        let known = object
+            .delta_places
+            .iter()
+            .position(|c| (many || c.pointer == pointer) && delta_places.at(c.id).shadow == delta);
         let at = known.unwrap_or_else(|| {
-            let id = cells.make(delta);
-            cells.at(id).now = delta.wrapping_add(object.distance());
-            object.cells.push(ObjectCell { pointer, id, extent: None, open: false });
-            object.cells.len() - 1
+            let id = delta_places.make(delta);
+            delta_places.at(id).now = delta.wrapping_add(object.distance());
+            object.delta_places.push(ObjectPlace { pointer, id, extent: None, open: false });
+            object.delta_places.len() - 1
         });
-        let cell = &mut object.cells[at];
-        cell.open |= touched.is_none();
+        let delta_place = &mut object.delta_places[at];
+        delta_place.open |= touched.is_none();
         if let Some(touched) = touched.filter(|t| !t.is_empty()) {
-            let before = cell.extent.take().unwrap_or_else(|| touched.clone());
-            cell.extent = Some(before.start.min(touched.start)..before.end.max(touched.end));
+            let before = delta_place.extent.take().unwrap_or_else(|| touched.clone());
+            delta_place.extent = Some(before.start.min(touched.start)..before.end.max(touched.end));
         }
-        &raw const cells.at(cell.id).now
+        &raw const delta_places.at(delta_place.id).now
     }
 
-    /// A cell, for tests.
+    /// A place, for tests.
     #[cfg(test)]
-    pub(crate) fn a_cell(&mut self) -> CellId {
-        self.cells.make(0)
+    pub(crate) fn a_place(&mut self) -> PlaceId {
+        self.delta_places.make(0)
     }
 
-    /// A cell leads so far from the shadow.
-    pub(crate) fn lead(&mut self, cell: CellId, distance: usize) {
-        let cell = self.cells.at(cell);
-        cell.now = cell.shadow.wrapping_add(distance);
+    /// A place leads so far from the shadow.
+    pub(crate) fn lead(&mut self, delta_place: PlaceId, distance: usize) {
+        let delta_place = self.delta_places.at(delta_place);
+        delta_place.now = delta_place.shadow.wrapping_add(distance);
     }
 
     /// That in whose sums an address lies.
@@ -381,12 +384,12 @@ unsafe fn add_floats<T: Copy + Default + Add<Output = T>>(
 
 /// Floats of one size, in memory.
 #[derive(Clone, Copy)]
-pub(crate) enum Cells {
+pub(crate) enum FloatSize {
     Singles,
     Doubles,
 }
 
-impl Cells {
+impl FloatSize {
     pub(crate) fn of(size: u8) -> Self {
         if size == 4 { Self::Singles } else { Self::Doubles }
     }

@@ -19,7 +19,7 @@
 //!
 //! **Errs** on the side of a trap, where a place has had other numbers since.
 
-use super::{HALF, Mask, PAGE, Part, Pieces, Record, WINDOW, add_number, low};
+use super::{HALF, Mask, PAGE, Pieces, TicketPart, WINDOW, WindowRecord, add_number, low};
 
 /// In place of the size of a float: doubles that need not lie at multiples of eight
 /// (`brolga_ir::inst::DOUBLES_ANYWHERE`).
@@ -51,7 +51,7 @@ fn last(bytes: &[u8; WINDOW]) -> [u8; HALF] {
     *bytes.last_chunk().expect("a half is less than the whole")
 }
 
-impl Record {
+impl WindowRecord {
     fn half(&self, at: usize) -> [u8; HALF] {
         std::array::from_fn(|i| self.bytes[at + i])
     }
@@ -284,7 +284,7 @@ impl Pieces {
 
     /// The sum of the doubles that some parts are of which each half is in another record, and the
     /// other parts.
-    pub(crate) fn sum_across(&self, parts: &[Part]) -> (f64, Vec<Part>) {
+    pub(crate) fn sum_across(&self, parts: &[TicketPart]) -> (f64, Vec<TicketPart>) {
         let bytes_at = |record: u32, at: isize| {
             let same = parts.iter().filter(|part| (part.record, part.at) == (record, at));
             same.fold(0, |m, part| m | part.bytes)

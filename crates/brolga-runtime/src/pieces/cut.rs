@@ -16,7 +16,7 @@
 //!
 //! **Errs** on the side of a trap.
 
-use super::{DEMAND, HALF, Mask, Part, Pieces, Record, There, WINDOW, nonzero};
+use super::{DEMAND, HALF, Mask, Pieces, There, TicketPart, WINDOW, WindowRecord, nonzero};
 
 /// The bytes of a float that are digits and nothing else: the lower half.
 fn digits(float: Mask) -> Mask {
@@ -27,7 +27,7 @@ fn digits(float: Mask) -> Mask {
     }
 }
 
-impl Record {
+impl WindowRecord {
     /// Whether some bytes are a float, which has these, but for last digits that have been given
     /// up.
     pub(crate) fn is_complete(&self, have: Mask, float: Mask) -> bool {
@@ -59,7 +59,7 @@ impl Pieces {
             let r = &mut self.records[part.record as usize];
             r.cut |= cut;
             r.rough |= rough;
-            left.extend((part.bytes != cut).then_some(Part { bytes: part.bytes & !cut, ..part }));
+            left.extend((part.bytes != cut).then_some(TicketPart { bytes: part.bytes & !cut, ..part }));
             self.drop_across(part.record);
             self.done(part.record, cut);
         }

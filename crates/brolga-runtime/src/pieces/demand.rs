@@ -27,7 +27,7 @@
 
 use std::ops::Range;
 
-use super::{HALF, MOVED, Mask, Part, Pieces, WINDOW, window_at, within};
+use super::{HALF, MOVED, Mask, Pieces, TicketPart, WINDOW, window_at, within};
 
 /// In place of the size of a float: an integer of which it is not known that it is a constant, and
 /// for which loads ask that it may have been computed from.
@@ -126,7 +126,12 @@ impl Pieces {
     }
 
     /// The parts of a piece at `p` of which some bytes are demanded: those have no cotangent.
-    pub(crate) fn with_demands(&mut self, p: usize, parts: Vec<Part>, demanded: &[(usize, Mask)]) -> Vec<Part> {
+    pub(crate) fn with_demands(
+        &mut self,
+        p: usize,
+        parts: Vec<TicketPart>,
+        demanded: &[(usize, Mask)],
+    ) -> Vec<TicketPart> {
         let is_demanded = |place: isize| {
             let at = p.wrapping_add_signed(place);
             demanded.iter().any(|&(base, bytes)| at & !(WINDOW - 1) == base && bytes & 1 << (at - base) != 0)
@@ -136,19 +141,19 @@ impl Pieces {
             let is_ours = |i: &usize| part.bytes & 1 << i != 0 && is_demanded(part.at + *i as isize);
             let asked = (0..WINDOW).filter(is_ours).fold(0, |m: Mask, i| m | 1 << i);
             self.done(part.record, asked);
-            left.extend((part.bytes != asked).then_some(Part { bytes: part.bytes & !asked, ..part }));
+            left.extend((part.bytes != asked).then_some(TicketPart { bytes: part.bytes & !asked, ..part }));
         }
         for &(base, bytes) in demanded {
             let record = self.note([u8::MAX; WINDOW], 0);
             let r = &mut self.records[record as usize];
             (r.left, r.under_way, r.demand) = (0, bytes.count_ones(), true);
-            left.push(Part { record, bytes, at: base as isize - p as isize });
+            left.push(TicketPart { record, bytes, at: base as isize - p as isize });
         }
         left
     }
 
     /// A part that stands for a demand comes to where a piece of `n` bytes at `p` was loaded.
-    pub(crate) fn demand_part(&mut self, p: usize, n: usize, part: Part) {
+    pub(crate) fn demand_part(&mut self, p: usize, n: usize, part: TicketPart) {
         let ours = part.bytes & within(part.at, 0, n as isize);
         for i in (0..WINDOW).filter(|i| ours & 1 << i != 0) {
             self.demand(p.wrapping_add_signed(part.at + i as isize), 1);
@@ -157,8 +162,8 @@ impl Pieces {
     }
 
     /// Whether some of `n` bytes from `from` on of what parts are put together to are demanded.
-    pub(crate) fn are_demanded(&self, parts: &[Part], from: isize, n: isize) -> bool {
-        let asked = |part: &Part| part.bytes & within(part.at, from, from + n) != 0;
+    pub(crate) fn are_demanded(&self, parts: &[TicketPart], from: isize, n: isize) -> bool {
+        let asked = |part: &TicketPart| part.bytes & within(part.at, from, from + n) != 0;
         parts.iter().any(|part| self.records[part.record as usize].demand && asked(part))
     }
 

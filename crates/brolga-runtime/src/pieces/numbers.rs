@@ -6,7 +6,7 @@
 //!
 //! **Cost.** Quadratic in the parts of a ticket.
 
-use super::{DEMAND, HALF, Mask, Part, Pieces, WINDOW, low, nonzero, within, without_signs_of_zero};
+use super::{DEMAND, HALF, Mask, Pieces, TicketPart, WINDOW, low, nonzero, within, without_signs_of_zero};
 
 impl Pieces {
     /// A ticket for `n` bytes, which are a number of `of` bytes, if that is known.
@@ -18,7 +18,7 @@ impl Pieces {
         let (record, all) = (self.note(bytes, 0), within(0, 0, n as isize));
         let r = &mut self.records[record as usize];
         (r.left, r.under_way, r.of) = (0, all.count_ones(), of);
-        self.ticket(vec![Part { record, bytes: all, at: 0 }])
+        self.ticket(vec![TicketPart { record, bytes: all, at: 0 }])
     }
 
     /// Whether some bytes of a record, which are zeros, may end in a float of `of` bytes: what else
@@ -34,10 +34,10 @@ impl Pieces {
 
     /// The sum of the numbers of `n` bytes that some parts are: of each record all bytes of one
     /// number, in order, or none that is not zero.
-    pub(crate) fn sum(&mut self, parts: &[Part], n: usize) -> f64 {
+    pub(crate) fn sum(&mut self, parts: &[TicketPart], n: usize) -> f64 {
         let mut sum = 0.0;
         for (i, first) in parts.iter().enumerate() {
-            let of_it = |part: &&Part| part.record == first.record && self.any(part.record, part.bytes);
+            let of_it = |part: &&TicketPart| part.record == first.record && self.any(part.record, part.bytes);
             if parts[..i].iter().any(|part| part.record == first.record) {
                 continue;
             }
@@ -97,7 +97,7 @@ impl Pieces {
         let parts = self.redeem(ticket);
         let asked = [0, 4].map(|from| self.are_demanded(&parts, from, 4));
         let half = |k: isize| {
-            let within = |part: &Part| Part {
+            let within = |part: &TicketPart| TicketPart {
                 bytes: part.bytes & within(part.at, 4 * k, 4 * k + 4),
                 at: part.at - 4 * k,
                 ..*part
@@ -108,7 +108,7 @@ impl Pieces {
             true => self.no_number(),
             false => self.sum(&half(k as isize), HALF),
         });
-        let outside = |part: &Part| self.any(part.record, part.bytes & !within(part.at, 0, WINDOW as isize));
+        let outside = |part: &TicketPart| self.any(part.record, part.bytes & !within(part.at, 0, WINDOW as isize));
         self.lost |= parts.iter().any(outside);
         parts.iter().for_each(|part| self.done(part.record, part.bytes));
         found

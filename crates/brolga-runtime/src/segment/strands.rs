@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use crate::forks::pending::{Cells, Extent, PendingObject};
+use crate::forks::pending::{Extent, FloatSize, PendingObject};
 use crate::forks::{Compared, Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, Strand, WorkAndSpan, are_apart};
 use crate::mappings;
 use crate::pieces::WINDOW;
@@ -139,9 +139,9 @@ impl Segment {
                 strand.forks.pending.end();
             })
         });
-        for &Exclusive { task, object, cell, .. } in &self.forks.exclusive[exclusive] {
+        for &Exclusive { task, object, delta_place, .. } in &self.forks.exclusive[exclusive] {
             let pending = &mut strands[task].forks.pending;
-            pending.lead(cell, pending.objects[object].distance());
+            pending.lead(delta_place, pending.objects[object].distance());
         }
         let mut poisoned = Vec::new();
         for strand in &mut strands[..n] {
@@ -169,14 +169,14 @@ impl Segment {
     fn lead_exclusive(&mut self, strands: &mut [Box<Self>], exclusive: Range<usize>) -> Option<()> {
         let mut partly: Vec<(usize, usize)> = Vec::new();
         for k in exclusive {
-            let Exclusive { task, object, cell, ref extent, all } = self.forks.exclusive[k];
+            let Exclusive { task, object, delta_place, ref extent, all } = self.forks.exclusive[k];
             let extent = extent.clone();
             let place = self.pending_place(extent.start)?;
             // Sums of this segment may be those of a smaller object.
             let sums = self.forks.pending.of_sum(place).map(|o| o.shadow.clone());
             if sums.is_none_or(|sums| sums.start <= extent.start && extent.end <= sums.end) {
                 let pending = &mut strands[task].forks.pending;
-                pending.lead(cell, place.wrapping_sub(extent.start));
+                pending.lead(delta_place, place.wrapping_sub(extent.start));
                 pending.objects[object].unused = all;
             } else {
                 partly.push((task, object));
@@ -377,14 +377,14 @@ fn run(
     ForkEnd::Trapped
 }
 
-/// Add what one task touches by a delta in a cell, and no other task does.
+/// Add what one task touches by a delta in a place, and no other task does.
 fn add_exclusive(strands: &[Box<Segment>], found: &mut Vec<Exclusive>, compared: &mut Compared) {
     let first = found.len();
     for (task, strand) in strands.iter().enumerate() {
         for (object, o) in strand.forks.pending.objects.iter().enumerate() {
-            let all = !o.open && o.cells.iter().all(|c| !c.open);
-            for c in o.cells.iter().filter(|c| !c.open) {
-                found.extend(c.extent.clone().map(|extent| Exclusive { task, object, cell: c.id, extent, all }));
+            let all = !o.open && o.delta_places.iter().all(|c| !c.open);
+            for c in o.delta_places.iter().filter(|c| !c.open) {
+                found.extend(c.extent.clone().map(|extent| Exclusive { task, object, delta_place: c.id, extent, all }));
             }
         }
     }
@@ -434,7 +434,7 @@ impl Segment {
             unsafe { self.gather(from, to - from) };
         }
         // SAFETY: our contract.
-        let is_zero = |place| unsafe { Cells::Doubles.is_zero(place) };
+        let is_zero = |place| unsafe { FloatSize::Doubles.is_zero(place) };
         if !(from..to).step_by(WINDOW).all(is_zero) {
             self.pieces.lost = true;
         }
@@ -468,7 +468,7 @@ impl Segment {
         };
         // Pullbacks have another way to data objects.
         let is_data = self.root().global_shadows().ranges().any(|r| r.contains(&shadow));
-        self.forks.pending.cell(object, p, delta, touched.filter(|_| !is_data))
+        self.forks.pending.delta_place(object, p, delta, touched.filter(|_| !is_data))
     }
 
     /// The pullback of a task begins: whether there may be sums that it gathers, its own or those
@@ -563,7 +563,7 @@ impl Segment {
         // The strand reads its own sums, those of one that waits for it, or the shadow.
         let read = chain().find_map(|strand| strand.forks.pending.of_sum(at));
         let (first, distance) = read.map_or((0, 0), |o| (o.place().start, o.distance()));
-        let (floats, shadow) = (Cells::of(self.forks.float_size), at.wrapping_sub(distance));
+        let (floats, shadow) = (FloatSize::of(self.forks.float_size), at.wrapping_sub(distance));
         let bring = |from: usize, shadow: usize, n: usize| {
             let (from, to) = (shadow.wrapping_add(from), shadow.wrapping_add(distance));
             // SAFETY: our contract; no other strand adds there.
@@ -583,7 +583,7 @@ impl Segment {
 
     /// The fork of a strand is over: its pending sums are this segment's.
     pub(crate) fn add_pending(&mut self, strand: &mut Segment) -> Option<()> {
-        let floats = Cells::of(self.forks.float_size);
+        let floats = FloatSize::of(self.forks.float_size);
         let page = mappings::page();
         for &(object, i) in &strand.forks.pending.added {
             let object = &strand.forks.pending.objects[object];

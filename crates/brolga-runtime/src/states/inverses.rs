@@ -580,8 +580,8 @@ mod tests {
     use super::*;
 
     fn of_bytes(bytes: &[usize]) -> ProgramState {
-        let cells: Vec<u64> = bytes.iter().zip(1..).flat_map(|(&n, i)| [0x1000 * i, n as u64]).collect();
-        ProgramState::new(&cells).unwrap()
+        let words: Vec<u64> = bytes.iter().zip(1..).flat_map(|(&n, i)| [0x1000 * i, n as u64]).collect();
+        ProgramState::new(&words).unwrap()
     }
 
     fn within(widths: &[u64], tolerance: f64) -> UndoCheck<'_> {

@@ -131,18 +131,18 @@ impl PagedMemory {
 }
 
 impl LoopState {
-    /// Of cells: address, length and kind of each part by turns. Of all values the first ones are
+    /// Of words: address, length and kind of each part by turns. Of all values the first ones are
     /// kept. `objects` are those that are known: address and length.
     pub(crate) fn new(
-        cells: &[u64],
+        words: &[u64],
         (stored_values, values): (usize, usize),
         objects: impl Iterator<Item = (u64, u64)> + Clone,
     ) -> Result<Self, StateFault> {
         let (mut bytes, mut memory, mut found) = (Vec::new(), Vec::new(), Vec::new());
         let mut is_known = true;
         // An argument may lie in what the program has said itself.
-        let has_objects = cells.chunks(3).any(|part| part[2] == part::OBJECT);
-        for part in cells.chunks(3) {
+        let has_objects = words.chunks(3).any(|part| part[2] == part::OBJECT);
+        for part in words.chunks(3) {
             match part[2] {
                 part::BYTES | part::PAGES if has_objects => found.push((part[0], part[1])),
                 part::BYTES => bytes.extend_from_slice(&part[..2]),
@@ -320,9 +320,9 @@ mod tests {
     fn what_overlaps_is_one_part() {
         let mut memory = vec![0_u64; 2000];
         let at = memory.as_mut_ptr() as u64;
-        let cells = [at + 8, 0, part::OBJECT, at, 16, part::BYTES, at + 8000, 0, part::OBJECT];
+        let words = [at + 8, 0, part::OBJECT, at, 16, part::BYTES, at + 8000, 0, part::OBJECT];
         let objects = [(at, 64), (at + 7000, 9000)];
-        let mut state = LoopState::new(&cells, (0, 0), objects.into_iter()).unwrap();
+        let mut state = LoopState::new(&words, (0, 0), objects.into_iter()).unwrap();
         assert!(state.is_known() && state.is_paged());
         assert_eq!(state.flat(), 64);
         state.begin();
@@ -340,24 +340,24 @@ mod tests {
 
     #[test]
     fn an_address_behind_an_object_may_be_of_two() {
-        let cells = [0x1040, 0, part::OBJECT];
-        let state = LoopState::new(&cells, (0, 0), [(0x1000, 64), (0x1040, 32), (0x2000, 8)].into_iter()).unwrap();
+        let words = [0x1040, 0, part::OBJECT];
+        let state = LoopState::new(&words, (0, 0), [(0x1000, 64), (0x1040, 32), (0x2000, 8)].into_iter()).unwrap();
         assert_eq!((state.is_known(), state.flat()), (true, 96));
     }
 
     #[test]
     fn an_object_that_is_not_declared_is_not_known() {
-        let cells = [0x1000, 0, part::OBJECT];
-        assert!(!LoopState::new(&cells, (0, 0), [(0x2000, 64)].into_iter()).unwrap().is_known());
+        let words = [0x1000, 0, part::OBJECT];
+        assert!(!LoopState::new(&words, (0, 0), [(0x2000, 64)].into_iter()).unwrap().is_known());
     }
 
     #[test]
     fn pages_behind_the_end_are_zeros_again() {
         let mut memory = vec![1_u64; 1024];
         let size = std::cell::Cell::new(PAGE as u64);
-        let cells = [memory.as_mut_ptr() as u64, size.as_ptr() as u64, part::PAGES_UP_TO];
+        let words = [memory.as_mut_ptr() as u64, size.as_ptr() as u64, part::PAGES_UP_TO];
         memory[512..].fill(0);
-        let mut state = LoopState::new(&cells, (0, 0), std::iter::empty()).unwrap();
+        let mut state = LoopState::new(&words, (0, 0), std::iter::empty()).unwrap();
         state.begin();
         let first = state.copied(&mut Vec::new(), 0).unwrap();
         size.set(2 * PAGE as u64);

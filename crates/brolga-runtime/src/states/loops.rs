@@ -7,7 +7,7 @@
 //! which go through a [`Schedule`] and copy states on the way:
 //!
 //! ```text
-//!   forward:   run = begin(seg, cells, shape)             pullback:  run = reverse(seg)
+//!   forward:   run = begin(seg, words, shape)             pullback:  run = reverse(seg)
 //!              at = from                                             loop  next(seg, run)
 //!              loop  forward(seg, run, at)                                 0: return
 //!                    0: return                                             1: steps run.from..run.to
@@ -199,7 +199,7 @@ pub struct LoopRun {
     from: i64,
     to: i64,
     /// What the forward pass was given.
-    cells: *const u64,
+    words: *const u64,
     /// Generated code says so when a step has ended the loop.
     ended: u64,
     /// Not zero if the forward pass records the steps that are next.
@@ -273,7 +273,7 @@ pub mod offset {
     /// The step behind the last one.
     pub const TO: usize = offset_of!(LoopRun, to);
     /// What the forward pass was given.
-    pub const CELLS: usize = offset_of!(LoopRun, cells);
+    pub const WORDS: usize = offset_of!(LoopRun, words);
     /// Not zero if a step has ended the loop.
     pub const ENDED: usize = offset_of!(LoopRun, ended);
     /// Not zero if steps are recorded.
@@ -284,15 +284,15 @@ pub mod offset {
     pub const COTANGENTS: usize = offset_of!(LoopRun, cotangents);
 }
 
-/// Cells in front of what the forward pass was given: the limits of the steps, the budget, how many
+/// Words in front of what the forward pass was given: the limits of the steps, the budget, how many
 /// values are kept with a state, and how many there are. Those of the state's parts follow.
 pub const HEAD: usize = 5;
 
-/// Cells of a part of the state: address, length, and what it is ([`part`]).
+/// Words of a part of the state: address, length, and what it is ([`part`]).
 pub const PART: usize = 3;
 
 /// Bytes of a value.
-pub const CELL: usize = size_of::<u128>();
+pub const VALUE_BYTES: usize = size_of::<u128>();
 
 /// What the forward pass is told to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,7 +312,7 @@ pub enum LoopForward {
 const GUESS: u64 = 16;
 
 impl LoopRun {
-    /// A run of what generated code has put into cells.
+    /// A run of what generated code has put into words.
     pub(crate) fn new(
         given: Box<[u64]>,
         n_parts: usize,
@@ -333,7 +333,7 @@ impl LoopRun {
         Ok(Box::new(Self {
             from,
             to: from,
-            cells: given.as_ptr(),
+            words: given.as_ptr(),
             ended: 0,
             taped: 0,
             values,

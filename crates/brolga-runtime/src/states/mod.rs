@@ -92,9 +92,9 @@ pub(crate) struct ProgramState {
 
 impl ProgramState {
     /// Of addresses and lengths by turns.
-    pub(crate) fn new(cells: &[u64]) -> Result<Self, StateFault> {
-        let mut parts = Vec::with_capacity(cells.len() / 2);
-        for pair in cells.chunks(2) {
+    pub(crate) fn new(words: &[u64]) -> Result<Self, StateFault> {
+        let mut parts = Vec::with_capacity(words.len() / 2);
+        for pair in words.chunks(2) {
             let len = usize::try_from(pair[1] as i64).map_err(|_| StateFault::Length(pair[1] as i64))?;
             // Where nothing lies, the address may be any.
             parts.push((if len > 0 { pair[0] as *mut u8 } else { std::ptr::dangling_mut() }, len));

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Of a delta all of whose uses are in extents that are known ([`super::exclusive`]) the address of
-//! a cell is recorded, in which the run time puts the delta when it has compared all tasks:
+//! a place is recorded, in which the run time puts the delta when it has compared all tasks:
 //!
 //! ```text
 //!   push (v7')                       ─►   c1 = call %brolga_pending_within(seg, v7, v7', …)
@@ -122,8 +122,8 @@ fn look_up(pullback: &mut CfgBlocks, by_place: &HashSet<Val>, ids: &mut Ids) {
             }
             let at = inst.at;
             block.insts.insert(id, inst);
-            for (delta, cell) in places {
-                let op = AdOp::LoadCell(cell);
+            for (delta, place) in places {
+                let op = AdOp::LoadTaskDelta(place);
                 block.insts.insert(ids.inst(), AdInst { defs: [(delta, I64)].into(), op, at });
             }
         }

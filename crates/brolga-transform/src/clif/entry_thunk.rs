@@ -1,5 +1,5 @@
-//! Entry thunk: the function that Rust calls, with one pointer to cells that hold the arguments and
-//! later the results.
+//! Entry thunk: the function that Rust calls, with one pointer to values that hold the arguments
+//! and later the results.
 //!
 //! **Problem.** Rust cannot call a function whose signature is known at run time only. A second
 //! function that reads arguments from memory, calls, and writes the results back takes as long to
@@ -38,9 +38,9 @@ use cranelift_codegen::isa::TargetIsa;
 use brolga_clif::simplify_cfg::simplify_cfg;
 
 /// Bytes from one argument or result to the next.
-const CELL: i32 = 16;
+const VALUE_BYTES: i32 = 16;
 
-/// The signature of a C entry point: one pointer to an array of 16-byte cells.
+/// The signature of a C entry point: one pointer to an array of 16-byte values.
 pub fn entry_signature(isa: &dyn TargetIsa) -> ir::Signature {
     let mut s = ir::Signature::new(isa.default_call_conv());
     s.params.push(AbiParam::new(types::I64));
@@ -56,20 +56,20 @@ pub fn entry_thunk(mut func: ir::Function, isa: &dyn TargetIsa) -> Option<ir::Fu
     let signature = std::mem::replace(&mut func.signature, entry_signature(isa));
     let entry = func.layout.entry_block()?;
     let params = func.dfg.detach_block_params(entry).as_slice(&func.dfg.value_lists).to_vec();
-    let cells = func.dfg.append_block_param(entry, types::I64);
+    let abi_values = func.dfg.append_block_param(entry, types::I64);
     // They are ours, and as many as there are arguments or results.
     let flags = MemFlagsData::new().with_notrap();
-    let place = |i: usize| i32::try_from(i).ok()?.checked_mul(CELL);
+    let place = |i: usize| i32::try_from(i).ok()?.checked_mul(VALUE_BYTES);
     let mut pos = FuncCursor::new(&mut func).at_first_insertion_point(entry);
     for (i, (&v, p)) in params.iter().zip(&signature.params).enumerate() {
-        pos.ins().with_result(v).load(p.value_type, flags, cells, place(i)?);
+        pos.ins().with_result(v).load(p.value_type, flags, abi_values, place(i)?);
     }
     for inst in returns(&func).collect::<Vec<_>>() {
         let results = func.dfg.inst_args(inst).to_vec();
         let at = func.srcloc(inst);
         let mut pos = FuncCursor::new(&mut func).at_inst(inst).with_srcloc(at);
         for (i, &r) in results.iter().enumerate() {
-            pos.ins().store(flags, r, cells, place(i)?);
+            pos.ins().store(flags, r, abi_values, place(i)?);
         }
         pos.ins().return_(&[]);
         func.layout.remove_inst(inst);

@@ -84,7 +84,7 @@ pub(super) fn use_of(inst: &AdInst, KnownPrimal { primal, pure, private }: Known
         | AdOp::SlotAddr(..)
         | AdOp::DataDelta(_)
         | AdOp::LoadDelta { .. }
-        | AdOp::LoadCell(_)
+        | AdOp::LoadTaskDelta(_)
         | AdOp::LoadOld { .. }
         | AdOp::PeekMem { .. }
         | AdOp::LoadTangent { .. }

@@ -166,12 +166,12 @@ pub fn task_accesses(facts: &Facts<'_>, plan: &Plan, pullback: &CfgBlocks) -> Ve
         found.entry(root).or_default().push(inst);
     }
     let insts = pullback.blocks.values().flat_map(|b| b.insts.values());
-    let in_cells = insts.filter(|i| matches!(i.op, AdOp::LoadCell(_))).map(|i| i.defs[0].0);
-    let in_cells: HashSet<Val> = in_cells.collect();
+    let task_deltas = insts.filter(|i| matches!(i.op, AdOp::LoadTaskDelta(_))).map(|i| i.defs[0].0);
+    let task_deltas: HashSet<Val> = task_deltas.collect();
     let of = |(pointer, accesses)| {
         let sums = match facts.pointers.roots.get(&pointer) {
             Some(RootKind::Slot(_)) => TaskSums::Shadow,
-            _ if in_cells.contains(&Val::Delta(pointer)) => TaskSums::Apart,
+            _ if task_deltas.contains(&Val::Delta(pointer)) => TaskSums::Apart,
             _ => TaskSums::Pending,
         };
         TaskAccesses { pointer, sums, accesses }

@@ -9,14 +9,14 @@
 //! - [`variants`]: the queue of variants, and their names.
 //! - [`forward_root`]: a root that one of its own callees serves.
 //! - [`abi`]: parameters and results of a derived pair.
-//! - [`units`]: what is handed to the compiler.
+//! - [`codegen_units`]: what is handed to the compiler.
 
 pub(crate) mod abi;
 pub mod check_request;
+pub mod codegen_units;
 pub(crate) mod forward_root;
 pub mod inline;
 pub(crate) mod outline;
 pub(crate) mod reachable;
 pub(crate) mod stack_states;
-pub mod units;
 pub(crate) mod variants;

@@ -4,7 +4,7 @@
 //! same way. How?
 //!
 //! **Answer.** [`begin`] and [`empty`] make functions, [`call_of`] and [`helper`] calls. [`bounds`]
-//! computes where a part of a state lies and how long it is, and [`cells_at`] puts such words on
+//! computes where a part of a state lies and how long it is, and [`words_at`] puts such words on
 //! the stack, where the run time reads them. [`trap_if`] is a check that is no instruction of the
 //! program's.
 //!
@@ -70,10 +70,10 @@ pub(super) fn helper(
 }
 
 /// The address of words that are put on the stack; shorter numbers have no sign.
-pub(super) fn cells_at(b: &mut FunctionBuilder<'_>, cells: &[ir::Value]) -> ir::Value {
-    let size = 8 * cells.len() as u32;
+pub(super) fn words_at(b: &mut FunctionBuilder<'_>, words: &[ir::Value]) -> ir::Value {
+    let size = 8 * words.len() as u32;
     let slot = b.create_sized_stack_slot(ir::StackSlotData::new(ir::StackSlotKind::ExplicitSlot, size, 3));
-    for (i, &v) in cells.iter().enumerate() {
+    for (i, &v) in words.iter().enumerate() {
         let v = if b.func.dfg.value_type(v) == types::I64 { v } else { b.ins().uextend(types::I64, v) };
         b.ins().stack_store(types::I64, v, slot, 8 * i as i32);
     }

@@ -44,7 +44,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Signature, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::build::{begin, bounds, call_of, cells_at, empty, helper, trap_if};
+use super::build::{begin, bounds, call_of, empty, helper, trap_if, words_at};
 use crate::derived::PairSymbols;
 use crate::facts::Context;
 use crate::program::variants::Worklist;
@@ -113,7 +113,7 @@ impl Template<'_, '_> {
         let mut fcx = FunctionBuilderContext::new();
         let (mut b, given) = begin(&mut func, &mut fcx);
         let (seg, given) = given.split_last().expect("there is a segment");
-        let run_time = (*seg, self.cells(&mut b, given));
+        let run_time = (*seg, self.words(&mut b, given));
         let primal_symbol = self.cx.program.funcs[self.variant.func].symbol.clone();
         self.at(&mut b, run_time, inverse::BEGIN);
         self.call(&mut b, &primal_symbol, given);
@@ -134,7 +134,7 @@ impl Template<'_, '_> {
         let mut fcx = FunctionBuilderContext::new();
         let (mut b, params) = begin(&mut func, &mut fcx);
         let (seg, given) = params.split_first().expect("there is a segment");
-        let run_time = (*seg, self.cells(&mut b, given));
+        let run_time = (*seg, self.words(&mut b, given));
         self.at(&mut b, run_time, inverse::UNDO);
         self.call(&mut b, &self.of.undo, given);
         self.at(&mut b, run_time, inverse::REDO);
@@ -168,7 +168,7 @@ impl Template<'_, '_> {
         let mut fcx = FunctionBuilderContext::new();
         let (mut b, params) = begin(&mut func, &mut fcx);
         let (seg, given) = params.split_first().expect("there is a segment");
-        let run_time = (*seg, self.cells(&mut b, given));
+        let run_time = (*seg, self.words(&mut b, given));
         let n = self.primal().params.len();
         let mut args = given[..n].to_vec();
         for i in 0..n {
@@ -224,24 +224,24 @@ impl Template<'_, '_> {
     }
 
     /// The address of what the run time is told at each point.
-    fn cells(&self, b: &mut FunctionBuilder<'_>, given: &[ir::Value]) -> ir::Value {
+    fn words(&self, b: &mut FunctionBuilder<'_>, given: &[ir::Value]) -> ir::Value {
         let tolerance = match self.check {
             InverseCheck::Within(t) => Some(f64::from(t)),
             _ => None,
         };
-        let mut cells = vec![b.ins().iconst(types::I64, tolerance.unwrap_or(0.0).to_bits() as i64)];
+        let mut words = vec![b.ins().iconst(types::I64, tolerance.unwrap_or(0.0).to_bits() as i64)];
         for part in &self.of.state {
-            cells.extend(bounds(b, part, given));
+            words.extend(bounds(b, part, given));
         }
         if tolerance.is_some() {
             let widths = self.of.state.iter().map(|part| self.width(&part.address));
-            cells.extend(widths.map(|w| b.ins().iconst(types::I64, w)).collect::<Vec<_>>());
+            words.extend(widths.map(|w| b.ins().iconst(types::I64, w)).collect::<Vec<_>>());
         }
-        cells_at(b, &cells)
+        words_at(b, &words)
     }
 
     /// Let the run time do what there is to do at a point.
-    fn at(&mut self, b: &mut FunctionBuilder<'_>, (seg, cells): (ir::Value, ir::Value), point: u64) {
+    fn at(&mut self, b: &mut FunctionBuilder<'_>, (seg, words): (ir::Value, ir::Value), point: u64) {
         let check = match self.check {
             InverseCheck::Off => 0,
             InverseCheck::Within(_) => inverse::WITHIN,
@@ -250,7 +250,7 @@ impl Template<'_, '_> {
         };
         let what = point | (self.of.state.len() as u64) << inverse::PARTS | check << inverse::CHECK;
         let what = b.ins().iconst(types::I64, what as i64);
-        let done = helper(self.cx, b, self.names, "brolga_inverse", &[seg, cells, what]);
+        let done = helper(self.cx, b, self.names, "brolga_inverse", &[seg, words, what]);
         let fault = b.ins().icmp_imm_s(IntCC::Equal, done, 0);
         trap_if(b, fault, Check::InversePair);
     }

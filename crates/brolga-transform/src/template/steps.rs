@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! f__forward(p…, δ…, seg) -> (r…)                 f__pullback(seg, r̄…) -> (p̄…)
-//!     run = loop_begin(seg, cells of p…, δ…)          run = loop_reverse(seg); p…, δ… = cells of run
+//!     run = loop_begin(seg, words of p…, δ…)          run = loop_reverse(seg); p…, δ… = words of run
 //!     values of run = p… that are handed on           cotangents of run = r̄…
 //!     at = from                                       loop: switch loop_next(seg, run)
 //!     while loop_forward(seg, run, at)                  1: r… = f(p… with the steps of run)
@@ -23,8 +23,8 @@
 //! ```
 //!
 //! `g` is what the body of `f` calls: the steps as an ordinary loop. Of a loop that fits its budget
-//! the forward pass records all steps. What steps hand on, and its cotangents, lie in cells of the
-//! run between two calls.
+//! the forward pass records all steps. What steps hand on, and its cotangents, lie in the run
+//! between two calls.
 //!
 //! **Invariants.** A step is not inlined into the combined function, so that what it adds to
 //! shadows and cotangents does not depend on which steps are a block: all schedules give the same
@@ -48,7 +48,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Switch};
 
-use super::build::{begin, bounds, call_of, cells_at, empty, helper, trap_if};
+use super::build::{begin, bounds, call_of, empty, helper, trap_if, words_at};
 use crate::derived::PairSymbols;
 use crate::facts::Context;
 use crate::program::variants::Worklist;
@@ -144,7 +144,7 @@ impl Template<'_, '_> {
         (n, n + self.variant.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. })).count())
     }
 
-    /// Results that lie in cells of the run: all but the number of the next step and whether the
+    /// Results that lie in the run: all but the number of the next step and whether the
     /// loop has ended.
     fn values(&self) -> usize {
         self.primal().returns.len().saturating_sub(2)
@@ -191,18 +191,18 @@ impl Template<'_, '_> {
     fn begin_run(&mut self, b: &mut FunctionBuilder<'_>, seg: ir::Value, given: &[ir::Value]) -> ir::Value {
         let budget = self.of.budget.unwrap_or(self.cx.options.memory_budget as u64);
         let counts = [budget as i64, self.of.carried.len() as i64, self.values() as i64];
-        let mut cells = vec![given[self.of.from], given[self.of.to]];
-        cells.extend(counts.map(|n| b.ins().iconst(types::I64, n)));
-        debug_assert_eq!(cells.len(), run::HEAD);
+        let mut words = vec![given[self.of.from], given[self.of.to]];
+        words.extend(counts.map(|n| b.ins().iconst(types::I64, n)));
+        debug_assert_eq!(words.len(), run::HEAD);
         for part in &self.of.state {
-            cells.extend(bounds(b, part, given));
-            cells.push(b.ins().iconst(types::I64, part.length.kind() as i64));
+            words.extend(bounds(b, part, given));
+            words.push(b.ins().iconst(types::I64, part.length.kind() as i64));
         }
-        // What is handed on has cells of its own.
+        // What is handed on has places of its own.
         let zero = b.ins().iconst(types::I64, 0);
-        cells.extend(given.iter().enumerate().map(|(i, &v)| if self.of.carried.contains(&i) { zero } else { v }));
-        let shape = cells.len() | self.of.state.len() << 16 | usize::from(!self.of.counted) << 32;
-        let (at, shape) = (cells_at(b, &cells), b.ins().iconst(types::I64, shape as i64));
+        words.extend(given.iter().enumerate().map(|(i, &v)| if self.of.carried.contains(&i) { zero } else { v }));
+        let shape = words.len() | self.of.state.len() << 16 | usize::from(!self.of.counted) << 32;
+        let (at, shape) = (words_at(b, &words), b.ins().iconst(types::I64, shape as i64));
         let run = helper(self.cx, b, self.names, "brolga_loop_begin", &[seg, at, shape]);
         let fault = b.ins().icmp_imm_s(IntCC::Equal, run, 0);
         trap_if(b, fault, Check::TimeLoop);
@@ -312,50 +312,50 @@ impl Template<'_, '_> {
     fn seed(&self, b: &mut FunctionBuilder<'_>, run: ir::Value, seeds: &[ir::Value]) {
         let mut seeds = seeds.iter();
         let given: Vec<usize> = self.variant.result_shapes(self.primal()).map(|r| r.0).collect();
-        let cells = field(b, run, run::COTANGENTS);
+        let values = field(b, run, run::COTANGENTS);
         for (i, shape) in self.some.result_shapes(self.primal()).collect::<Vec<_>>() {
             let seed = if given.contains(&i) { *seeds.next().expect("one each") } else { zero(b, shape.ty()) };
-            put(b, cells, i, seed);
+            put(b, values, i, seed);
         }
     }
 
     /// The cotangents of the results of the steps that are reversed next.
     fn cotangents(&self, b: &mut FunctionBuilder<'_>, run: ir::Value) -> Vec<ir::Value> {
-        let cells = field(b, run, run::COTANGENTS);
-        self.some.result_shapes(self.primal()).map(|(i, shape)| take(b, cells, i, shape.ty())).collect()
+        let values = field(b, run, run::COTANGENTS);
+        self.some.result_shapes(self.primal()).map(|(i, shape)| take(b, values, i, shape.ty())).collect()
     }
 
     /// Let the cotangents of what steps were given be those of the results of the steps before
     /// them, which have no other results that anything depends on.
     fn hand_back(&self, b: &mut FunctionBuilder<'_>, run: ir::Value, found: &[ir::Value]) {
-        let cells = field(b, run, run::COTANGENTS);
+        let values = field(b, run, run::COTANGENTS);
         for ((p, _), &ct) in self.some.param_shapes(self.primal()).zip(found) {
             match self.of.carried.iter().position(|&q| q == p) {
-                Some(i) => put(b, cells, i, ct),
+                Some(i) => put(b, values, i, ct),
                 None => none_arrives(b, ct),
             }
         }
         for (i, shape) in self.some.result_shapes(self.primal()).filter(|r| r.0 >= self.of.carried.len()) {
             let none = zero(b, shape.ty());
-            put(b, cells, i, none);
+            put(b, values, i, none);
         }
     }
 
     /// The cotangents of parameters.
     fn of_params(&self, b: &mut FunctionBuilder<'_>, run: ir::Value) -> Vec<ir::Value> {
-        let cells = field(b, run, run::COTANGENTS);
+        let values = field(b, run, run::COTANGENTS);
         // What may be computed from a float's bits has no cotangent to take.
         for (p, shape) in self.some.param_shapes(self.primal()) {
             let i = self.of.carried.iter().position(|&q| q == p);
             if let (Some(i), ParamMode::Opaque { .. }) = (i, self.variant.params[p]) {
-                let (ct, none) = (take(b, cells, i, shape.ty()), zero(b, shape.ty()));
+                let (ct, none) = (take(b, values, i, shape.ty()), zero(b, shape.ty()));
                 let arrives = b.ins().fcmp(FloatCC::NotEqual, ct, none);
                 trap_if(b, arrives, Check::UntrackedBits);
             }
         }
         let all = self.variant.param_shapes(self.primal());
         all.map(|(p, shape)| match self.of.carried.iter().position(|&q| q == p) {
-            Some(i) if self.variant.params[p] == ParamMode::Active => take(b, cells, i, shape.ty()),
+            Some(i) if self.variant.params[p] == ParamMode::Active => take(b, values, i, shape.ty()),
             _ => zero(b, shape.ty()),
         })
         .collect()
@@ -363,13 +363,13 @@ impl Template<'_, '_> {
 
     /// What the forward pass was given, but for the segment.
     fn given(&self, b: &mut FunctionBuilder<'_>, run: ir::Value) -> Vec<ir::Value> {
-        let cells = field(b, run, run::CELLS);
+        let words = field(b, run, run::WORDS);
         let first = run::HEAD + run::PART * self.of.state.len();
         let (primal_count, all) = self.counts();
         let types: Vec<ir::Type> = self.primal().params.iter().map(|p| p.value_type).collect();
         let load = |k: usize| {
             let ty = if k < primal_count { types[k] } else { types::I64 };
-            let word = b.ins().load(types::I64, MemFlagsData::trusted(), cells, 8 * (first + k) as i32);
+            let word = b.ins().load(types::I64, MemFlagsData::trusted(), words, 8 * (first + k) as i32);
             // What is handed on is not taken from here.
             if ty == types::I64 || self.of.carried.contains(&k) { word } else { b.ins().ireduce(ty, word) }
         };
@@ -389,12 +389,12 @@ fn field(b: &mut FunctionBuilder<'_>, run: ir::Value, at: i32) -> ir::Value {
     b.ins().load(types::I64, MemFlagsData::trusted(), run, at)
 }
 
-fn put(b: &mut FunctionBuilder<'_>, cells: ir::Value, i: usize, v: ir::Value) {
-    b.ins().store(MemFlagsData::trusted(), v, cells, run::CELL * i as i32);
+fn put(b: &mut FunctionBuilder<'_>, values: ir::Value, i: usize, v: ir::Value) {
+    b.ins().store(MemFlagsData::trusted(), v, values, run::VALUE_BYTES * i as i32);
 }
 
-fn take(b: &mut FunctionBuilder<'_>, cells: ir::Value, i: usize, ty: ir::Type) -> ir::Value {
-    b.ins().load(ty, MemFlagsData::trusted(), cells, run::CELL * i as i32)
+fn take(b: &mut FunctionBuilder<'_>, values: ir::Value, i: usize, ty: ir::Type) -> ir::Value {
+    b.ins().load(ty, MemFlagsData::trusted(), values, run::VALUE_BYTES * i as i32)
 }
 
 /// Trap if a word that may be bits of a float has a cotangent: it is no float that steps are given.

@@ -37,7 +37,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Signature, types};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use super::build::{begin, call_of, cells_at, empty, helper, trap_if};
+use super::build::{begin, call_of, empty, helper, trap_if, words_at};
 use crate::clif::entry_thunk::entry_signature;
 use crate::derived::{PairSymbols, TaskEntry};
 use crate::facts::Context;
@@ -133,12 +133,12 @@ impl TasksTemplate<'_, '_> {
         let (mut b, mut given) = begin(&mut func, &mut fcx);
         let seg = given.pop().expect("there is a segment");
         let n = given.remove(self.primal().params.len() - 1);
-        let mut cells: Vec<ir::Value> = entries.iter().map(|e| self.address(&mut b, e)).collect();
+        let mut words: Vec<ir::Value> = entries.iter().map(|e| self.address(&mut b, e)).collect();
         // Forward mode has no pullback.
-        cells.extend((entries.len() == 1).then(|| b.ins().iconst(types::I64, 0)));
-        cells.push(b.ins().iconst(types::I64, given.len() as i64));
-        cells.extend(given);
-        let call = cells_at(&mut b, &cells);
+        words.extend((entries.len() == 1).then(|| b.ins().iconst(types::I64, 0)));
+        words.push(b.ins().iconst(types::I64, given.len() as i64));
+        words.extend(given);
+        let call = words_at(&mut b, &words);
         let n = word(&mut b, n);
         let ended = helper(self.cx, &mut b, self.names, "brolga_fork", &[seg, call, n]);
         let full = b.ins().icmp_imm_s(IntCC::Equal, ended, end::FULL);

@@ -9,7 +9,7 @@ use expect_test::expect;
 use super::{Case, check, d, v};
 
 #[test]
-fn a_loop_whose_result_nobody_reads() {
+fn a_loop_whose_result_is_not_read() {
     // The loop's exit passes arguments, one of which is read: that is no reason to run the loop.
     check(
         "function %f(i64, f64) -> f64 {

@@ -9,7 +9,7 @@ use cranelift_codegen::ir::{self, types};
 use super::{Case, check, d, v};
 
 #[test]
-fn what_is_stored_for_nobody() {
+fn what_is_stored_without_a_reader() {
     // Only what is sure not to fault goes: a constant place inside of the slot, or what says so.
     check(
         "function %f(i64, f64) -> f64 {
@@ -200,7 +200,7 @@ fn block_with_shadow() -> Case {
 }
 
 #[test]
-fn blocks_that_nobody_needs_are_not_made() {
+fn blocks_without_a_use_are_not_made() {
     let mut case = block_with_shadow();
     // As where only a gradient is asked for: what might fault goes, too.
     case.pure_stores = true;
@@ -213,6 +213,6 @@ fn blocks_that_nobody_needs_are_not_made() {
 }
 
 #[test]
-fn blocks_that_somebody_needs_are_given_back() {
+fn blocks_with_a_use_are_given_back() {
     block_with_shadow().stays();
 }

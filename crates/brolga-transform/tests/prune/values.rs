@@ -147,7 +147,7 @@ fn frame() -> Case {
 }
 
 #[test]
-fn what_is_kept_for_nobody() {
+fn what_is_kept_without_a_reader() {
     let mut case = frame();
     case.graph.blocks[1].role = Role::Exit;
     case.add(1, &[(v(2), types::F64)], AdOp::Restore(FrameSlot(8)));
@@ -346,7 +346,7 @@ fn effects_and_what_they_read() {
 }
 
 #[test]
-fn cotangents_that_nobody_reads_afterwards() {
+fn cotangents_that_are_not_read_afterwards() {
     // What is read in the entry block, the loop behind it only adds to; what the loop reads, it has
     // added itself, in the iteration before.
     let mut case = Case::new(

@@ -9,7 +9,7 @@
 //! begun: if none ever comes (they are busy, or there are none, as in a child of `fork`), the
 //! caller has done everything itself. So a batch takes no longer than without helpers, but for
 //! waking them, which is left where there is little that they could do meanwhile
-//! ([`units::worth_help`](super::units::worth_help)).
+//! ([`codegen::worth_help`](super::codegen::worth_help)).
 //!
 //! **Invariant.** Each task runs once, and what it gives is in its place, whichever thread ran it.
 //! A panic in a task goes on in the calling thread.
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_task_runs_once_whoever_runs_it() {
+    fn each_task_runs_once_on_any_thread() {
         for threads in [0, 1, 2, 16] {
             for tasks in [0, 1, 2, 100] {
                 let ran = Arc::new(AtomicUsize::new(0));

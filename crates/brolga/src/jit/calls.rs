@@ -3,12 +3,12 @@
 //! **Question.** Arguments, shadows and seeds are values of Rust. How do they get into generated
 //! code, and results and cotangents out of it?
 //!
-//! **Answer.** What is given is checked against signature and request, and written to cells
-//! ([`AbiCell`]): arguments, deltas of shadows, the tape, seeds. An entry point runs on the cells
-//! and leaves results there. [`DerivedRule::gradient`] runs one function of both halves, or a pair
-//! one after the other; [`DerivedRule::forward`] runs the first half, and gives a [`Pullback`] that
-//! owns the tape. Behind the last half it is asked whether all cotangents that moved in pieces have
-//! come together.
+//! **Answer.** What is given is checked against signature and request, and written to ABI values
+//! ([`AbiValue`]): arguments, deltas of shadows, the tape, seeds. An entry point runs on the ABI
+//! values and leaves results there. [`DerivedRule::gradient`] runs one function of both halves, or
+//! a pair one after the other; [`DerivedRule::forward`] runs the first half, and gives a
+//! [`Pullback`] that owns the tape. Behind the last half it is asked whether all cotangents that
+//! moved in pieces have come together.
 //!
 //! **Errors.** [`Error::Usage`] for what does not fit; [`Error::Trap`] where the code traps, and
 //! for floats whose bits could not be followed.
@@ -26,8 +26,8 @@ use brolga_runtime::pieces::Stuck;
 use brolga_runtime::{Lease, WorkAndSpan};
 use cranelift_codegen::data_value::DataValue;
 
+use super::abi_values::{AbiValue, any_nan, check_args, enter, fits, read, with_abi_values, write};
 use super::arg::Arg;
-use super::cells::{AbiCell, any_nan, check_args, enter, fits, read, with_cells, write};
 use super::declared::{self, ShadowPlaces};
 use super::rule::{Derived, DerivedRule};
 use super::runs::{Pullback, Run};
@@ -35,10 +35,10 @@ use super::traps::{Phase, explained};
 use crate::{Error, Trap};
 
 impl DerivedRule {
-    /// Call an entry point; everything is passed and returned in cells.
-    pub(super) unsafe fn enter(&self, phase: Phase, entry: usize, cells: &mut [AbiCell]) -> Result<(), Error> {
+    /// Call an entry point; everything is passed and returned in ABI values.
+    pub(super) unsafe fn enter(&self, phase: Phase, entry: usize, abi_values: &mut [AbiValue]) -> Result<(), Error> {
         // SAFETY: our contract.
-        unsafe { enter(self.0.code(), &self.0.program, phase, entry, cells) }
+        unsafe { enter(self.0.code(), &self.0.program, phase, entry, abi_values) }
     }
 
     /// Whether every cotangent that moved in pieces has been put together again. Only here it is
@@ -134,14 +134,14 @@ impl DerivedRule {
         let inner = &*self.0;
         let (primal, entry) = self.compiled_primal()?;
         let returns = &inner.signature.returns;
-        with_cells(args.len().max(returns.len()), |cells| {
-            for (c, a) in cells.iter_mut().zip(args) {
+        with_abi_values(args.len().max(returns.len()), |abi_values| {
+            for (c, a) in abi_values.iter_mut().zip(args) {
                 write(c, a);
             }
             // SAFETY: our contract.
-            unsafe { enter(&primal.code, &inner.program, Phase::Primal, *entry, cells) }?;
+            unsafe { enter(&primal.code, &inner.program, Phase::Primal, *entry, abi_values) }?;
             results.clear();
-            results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
+            results.extend(abi_values.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(())
         })
     }
@@ -219,9 +219,14 @@ impl DerivedRule {
         declared::check(args, &inner.request, inner.debug, inner.forks, width, |i| self.overwrites(i))
     }
 
-    /// Write arguments, deltas and the tape to the first cells.
-    pub(super) fn fill(&self, cells: &mut [AbiCell], args: &[Arg], tape: Option<&mut Lease>) -> Result<(), Error> {
-        for (c, a) in cells.iter_mut().zip(args) {
+    /// Write arguments, deltas and the tape to the first ABI values.
+    pub(super) fn fill(
+        &self,
+        abi_values: &mut [AbiValue],
+        args: &[Arg],
+        tape: Option<&mut Lease>,
+    ) -> Result<(), Error> {
+        for (c, a) in abi_values.iter_mut().zip(args) {
             write(c, &a.value);
         }
         let deltas = &self.0.abi.deltas;
@@ -237,9 +242,9 @@ impl DerivedRule {
                 let message = format!("the shadow of argument {i} lies at {} times its address: move it", self.0.width);
                 return Err(Error::Usage(message));
             }
-            write(&mut cells[args.len() + k], &DataValue::I64(delta));
+            write(&mut abi_values[args.len() + k], &DataValue::I64(delta));
         }
-        write(&mut cells[args.len() + deltas.len()], &DataValue::I64(tape.map_or(0, |t| t.as_mut_ptr() as i64)));
+        write(&mut abi_values[args.len() + deltas.len()], &DataValue::I64(tape.map_or(0, |t| t.as_mut_ptr() as i64)));
         Ok(())
     }
 
@@ -282,19 +287,20 @@ impl DerivedRule {
         Ok(())
     }
 
-    /// Cotangents by argument, from cells that hold those of active arguments one after the other.
-    pub(super) fn cotangents(&self, cells: &[AbiCell], out: &mut Vec<Option<DataValue>>) {
+    /// Cotangents by argument, from ABI values that hold those of active arguments one after the
+    /// other.
+    pub(super) fn cotangents(&self, abi_values: &[AbiValue], out: &mut Vec<Option<DataValue>>) {
         let inner = &*self.0;
         let n = inner.request.args.len();
         out.clear();
         out.resize(n * inner.width, None);
         if inner.width == 1 {
             for (k, &i) in inner.abi.cotangents.iter().enumerate() {
-                out[i] = Some(read(&cells[k], inner.cotangent_types[k]));
+                out[i] = Some(read(&abi_values[k], inner.cotangent_types[k]));
             }
         } else {
             let params = &inner.signature.params;
-            self.read_wide(cells, &inner.abi.cotangents, params, |k, i, ct| out[k * n + i] = Some(ct));
+            self.read_wide(abi_values, &inner.abi.cotangents, params, |k, i, ct| out[k * n + i] = Some(ct));
         }
         debug_assert!(
             inner.request.args.iter().zip(&*out).all(|(a, o)| (a.activity == ArgActivity::Active) == o.is_some())
@@ -363,18 +369,18 @@ impl DerivedRule {
         let n = (fixed + inner.abi.seeds.len()).max(returns.len() + inner.abi.cotangents.len());
         let places = self.places(args);
         let before = places.other_floats();
-        with_cells(n, |cells| {
-            self.fill(cells, args, tape.as_mut())?;
-            for (c, &i) in cells[fixed..].iter_mut().zip(&inner.abi.seeds) {
+        with_abi_values(n, |abi_values| {
+            self.fill(abi_values, args, tape.as_mut())?;
+            for (c, &i) in abi_values[fixed..].iter_mut().zip(&inner.abi.seeds) {
                 write(c, &seeds[i]);
             }
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(Phase::Combined, entry, cells) }
+            unsafe { self.enter(Phase::Combined, entry, abi_values) }
                 .map_err(|e| explained(self.0.of_runs(), Phase::Combined, e, tape.as_ref()))?;
-            self.cotangents(&cells[returns.len()..], cotangents);
+            self.cotangents(&abi_values[returns.len()..], cotangents);
             self.all_arrived(tape.as_mut(), &places, &before, || any_nan(cotangents))?;
             results.clear();
-            results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
+            results.extend(abi_values.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             Ok(Run { rule: self.clone(), tape })
         })
     }
@@ -423,13 +429,13 @@ impl DerivedRule {
         let mut tape = self.begin(args)?;
         let returns = &inner.signature.returns;
         let n = (args.len() + inner.abi.deltas.len() + 1).max(returns.len() + inner.abi.n_result_deltas);
-        with_cells(n, |cells| {
-            self.fill(cells, args, Some(&mut tape))?;
+        with_abi_values(n, |abi_values| {
+            self.fill(abi_values, args, Some(&mut tape))?;
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(Phase::Forward, forward, cells) }
+            unsafe { self.enter(Phase::Forward, forward, abi_values) }
                 .map_err(|e| explained(self.0.of_runs(), Phase::Forward, e, Some(&tape)))?;
             results.clear();
-            results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
+            results.extend(abi_values.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             let (executed, places) = ([tape.executed(), WorkAndSpan::default()], self.places(args));
             Ok(Pullback { rule: self.clone(), tape, called: false, places, executed })
         })

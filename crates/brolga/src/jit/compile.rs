@@ -19,7 +19,7 @@
 //! **Errors.** A symbol that is no data object (AD0151), a function that nothing defines (AD0152),
 //! and a call of a data object (AD0153).
 //!
-//! **Cost.** One compilation of each function ([`units`]). A derived function is looked at once
+//! **Cost.** One compilation of each function ([`codegen`]). A derived function is looked at once
 //! more, to see whether Cranelift's mid-end would do it good. The code stays until the module is
 //! dropped, that of a first tier too if a second is added to it.
 
@@ -33,7 +33,7 @@ use brolga_ir::{Diagnostic, Diagnostics, Effort, FuncKey, Options, Program};
 use brolga_rules::OF_C;
 use brolga_transform::Derivation;
 use brolga_transform::clif::entry_thunk::entry_signature;
-use brolga_transform::program::units::{CodegenUnit, PartRole};
+use brolga_transform::program::codegen_units::{CodegenUnit, UnitRole};
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, UserExternalName, UserFuncName};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -41,11 +41,11 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, default_libcall_names};
 
 use super::batch;
+use super::codegen::{self, Code, Links, UncompiledFunction, worth_help};
 use super::isa::host_isa;
 use super::memory::CodeMemory;
 use super::sincos::sincos;
 use super::traps::{CodeMap, CompiledFunction};
-use super::units::{self, Code, Links, Unit, worth_help};
 use crate::Error;
 
 /// What one symbol of generated code stands for.
@@ -83,7 +83,7 @@ pub(crate) struct Builder<'p> {
     program: &'p Program,
     linked: Linked,
     /// What is going to be compiled.
-    units: Vec<Unit>,
+    functions: Vec<UncompiledFunction>,
     /// What the module calls its functions: `NAME.SYMBOL`.
     name: &'static str,
 }
@@ -131,7 +131,7 @@ impl Compiled {
         let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || Error::Internal { stage: "link", message: "the module was lost in a panic".to_owned() };
         let linked_now = linked.take().ok_or_else(gone)?;
-        let mut b = Builder { program, linked: linked_now, units: Vec::new(), name: FIRST };
+        let mut b = Builder { program, linked: linked_now, functions: Vec::new(), name: FIRST };
         let found = define(&mut b).and_then(|()| b.link());
         *linked = Some(b.linked);
         found.map(|(code, addresses)| Added { code, addresses })
@@ -170,7 +170,7 @@ impl<'p> Builder<'p> {
         let module = JITModule::new(b);
         let (targets, functions) = Default::default();
         let linked = Linked { module, isa, targets, functions, threads: options.threads };
-        let mut this = Self { program, linked, units: Vec::new(), name: FIRST };
+        let mut this = Self { program, linked, functions: Vec::new(), name: FIRST };
         for d in program.data.values() {
             let mut desc = DataDescription::new();
             desc.define(d.bytes.clone().into_boxed_slice());
@@ -234,13 +234,13 @@ impl<'p> Builder<'p> {
         mut func: ir::Function,
         names: Option<&Names>,
         owner: FuncKey,
-    ) -> Result<&mut Unit, Error> {
+    ) -> Result<&mut UncompiledFunction, Error> {
         let CompileTarget::Func(id) = self.linked.targets[symbol] else { unreachable!("declared as a function") };
         one_call_of_two(&mut func, self.program);
         let links = self.links(symbol, &func, names)?;
         let (symbol, func, isa) = (symbol.to_owned(), Arc::new(func), Some(self.linked.isa.clone()));
-        self.units.push(Unit { id, symbol, func, links, isa, verified: false, owner });
-        Ok(self.units.last_mut().expect("just pushed"))
+        self.functions.push(UncompiledFunction { id, symbol, func, links, isa, verified: false, owner });
+        Ok(self.functions.last_mut().expect("just pushed"))
     }
 
     /// The ids of symbols.
@@ -315,11 +315,11 @@ impl<'p> Builder<'p> {
 
     /// Compile and link what was defined.
     fn link(&mut self) -> Result<(CodeMap, HashMap<String, usize>), Error> {
-        let compiled = units::compile(std::mem::take(&mut self.units), self.program, self.linked.threads)?;
+        let compiled = codegen::compile(std::mem::take(&mut self.functions), self.program, self.linked.threads)?;
         let Linked { module, targets, functions, .. } = &mut self.linked;
-        for unit in &compiled {
+        for function in &compiled {
             module
-                .define_function_bytes(unit.id, unit.align, unit.code.code_buffer(), &unit.relocs)
+                .define_function_bytes(function.id, function.align, function.code.code_buffer(), &function.relocs)
                 .map_err(|e| internal("define", &e))?;
         }
         module.finalize_definitions().map_err(|e| internal("finalize", &e))?;
@@ -552,7 +552,7 @@ pub(crate) fn add_second(
 
 /// What is compiled of a derivation, which has no more use for it.
 struct Taken {
-    parts: Vec<(CodegenUnit, ir::Function)>,
+    units: Vec<(CodegenUnit, ir::Function)>,
     /// Functions of the program that they call as they are.
     called: Vec<FuncKey>,
 }
@@ -561,11 +561,11 @@ impl Taken {
     fn from(d: &mut Derivation, options: &Options) -> Result<Self, Error> {
         let isa = host_isa(options)?;
         let called = called(d);
-        let parts = d.parts();
-        let (mut taken, mut problems) = (Vec::with_capacity(parts.len()), Diagnostics::default());
-        for part in parts {
-            match d.take(&part, &*isa) {
-                Ok(func) => taken.push((part, func)),
+        let units = d.codegen_units();
+        let (mut taken, mut problems) = (Vec::with_capacity(units.len()), Diagnostics::default());
+        for unit in units {
+            match d.take(&unit, &*isa) {
+                Ok(func) => taken.push((unit, func)),
                 Err(e) => problems.extend(e.0),
             }
         }
@@ -573,32 +573,32 @@ impl Taken {
         if worth_help(sizes.clone(), sizes.sum()) {
             batch::wake(options.threads);
         }
-        Ok(problems.or_ok(Self { parts: taken, called })?)
+        Ok(problems.or_ok(Self { units: taken, called })?)
     }
 }
 
 fn derived(
     b: &mut Builder<'_>,
     d: &Derivation,
-    Taken { parts, called }: Taken,
+    Taken { units, called }: Taken,
     root: FuncKey,
     options: &Options,
     primals: Option<&Options>,
 ) -> Result<Shown, Error> {
-    for (part, func) in &parts {
-        b.declare(&part.symbol, &func.signature)?;
+    for (unit, func) in &units {
+        b.declare(&unit.symbol, &func.signature)?;
     }
     b.primals_as(primals, &called)?;
     let (mut shown, mut thunks) = (Shown::new(), false);
-    for (part, func) in parts {
-        let plain = options.effort != Effort::Quick && is_better_plain(&func, part.versioned);
-        let unit = b.define(&part.symbol, func, Some(&d.names), part.owner)?;
+    for (unit, func) in units {
+        let plain = options.effort != Effort::Quick && is_better_plain(&func, unit.versioned);
+        let function = b.define(&unit.symbol, func, Some(&d.names), unit.owner)?;
         if plain {
-            unit.isa = None;
+            function.isa = None;
         }
-        thunks |= part.thunk;
-        if is_root(part.role, d) {
-            shown.push(Arc::clone(&unit.func));
+        thunks |= unit.thunk;
+        if is_root(unit.role, d) {
+            shown.push(Arc::clone(&function.func));
         }
     }
     if !thunks {
@@ -610,12 +610,12 @@ fn derived(
     Ok(shown)
 }
 
-/// Whether a part is what was asked for.
-fn is_root(role: PartRole, d: &Derivation) -> bool {
+/// Whether a unit is what was asked for.
+fn is_root(role: UnitRole, d: &Derivation) -> bool {
     match role {
-        PartRole::Root => true,
-        PartRole::Forward(i) | PartRole::Pullback(i) => i == 0 && d.combined.is_none(),
-        PartRole::Joint(_) | PartRole::Entry(..) => false,
+        UnitRole::Root => true,
+        UnitRole::Forward(i) | UnitRole::Pullback(i) => i == 0 && d.combined.is_none(),
+        UnitRole::Joint(_) | UnitRole::Entry(..) => false,
     }
 }
 

@@ -283,12 +283,12 @@ mod tests {
     #[test]
     fn run_time_and_generated_code_agree_on_loops() {
         use brolga_ir::driver::{part, run};
-        use brolga_runtime::states::loops::{self, CELL, HEAD, LoopForward, PART, offset};
-        let generated = [run::FROM, run::TO, run::CELLS, run::ENDED, run::TAPED, run::VALUES, run::COTANGENTS];
-        let offsets = [offset::FROM, offset::TO, offset::CELLS, offset::ENDED, offset::TAPED];
+        use brolga_runtime::states::loops::{self, HEAD, LoopForward, PART, VALUE_BYTES, offset};
+        let generated = [run::FROM, run::TO, run::WORDS, run::ENDED, run::TAPED, run::VALUES, run::COTANGENTS];
+        let offsets = [offset::FROM, offset::TO, offset::WORDS, offset::ENDED, offset::TAPED];
         let offsets = [&offsets[..], &[offset::VALUES, offset::COTANGENTS]].concat();
         assert_eq!(generated.map(|at| at as usize)[..], offsets);
-        assert_eq!((run::HEAD, run::PART, run::CELL as usize), (HEAD, PART, CELL));
+        assert_eq!((run::HEAD, run::PART, run::VALUE_BYTES as usize), (HEAD, PART, VALUE_BYTES));
         let told = [LoopForward::Over, LoopForward::Steps, LoopForward::NoRoom].map(|told| told as i64);
         assert_eq!([run::OVER, run::STEPS, run::NO_ROOM], told);
         let kinds = [loops::part::BYTES, loops::part::PAGES, loops::part::PAGES_UP_TO, loops::part::OBJECT];

@@ -14,10 +14,11 @@
 //! **Cost.** A derivation and a compilation for each rule, and memory for its code. A call copies
 //! arguments and results.
 
+mod abi_values;
 mod arg;
 mod batch;
 mod calls;
-mod cells;
+mod codegen;
 mod compile;
 mod declared;
 mod isa;
@@ -30,7 +31,6 @@ mod tangent;
 mod tasks;
 mod tiers;
 mod traps;
-mod units;
 
 pub use arg::Arg;
 pub use brolga_runtime::Floats;

@@ -3,7 +3,7 @@
 //! **Question.** A caller wants values of functions, and no derivative. How does it get them?
 //!
 //! **Answer.** [`Primal::new`] compiles every function of the program that a root reaches once,
-//! with one entry point for each root. [`Primal::call`] passes arguments in cells and returns
+//! with one entry point for each root. [`Primal::call`] passes arguments in ABI values and returns
 //! results.
 //!
 //! **Errors.** [`Error::Diagnostics`] for what is not there or cannot be compiled; [`Error::Usage`]
@@ -18,7 +18,7 @@ use brolga_analysis::calls::summarise::reachable;
 use brolga_ir::{FuncKey, Options, Program};
 use cranelift_codegen::data_value::DataValue;
 
-use super::cells::{check_args, enter, read, with_cells, write};
+use super::abi_values::{check_args, enter, read, with_abi_values, write};
 use super::compile::{self, Compiled};
 use super::isa::host_isa;
 use super::traps::Phase;
@@ -90,13 +90,13 @@ impl Primal {
         };
         check_args(&f.signature, args.iter())?;
         let returns = &f.signature.returns;
-        with_cells(args.len().max(returns.len()), |cells| {
-            for (c, a) in cells.iter_mut().zip(args) {
+        with_abi_values(args.len().max(returns.len()), |abi_values| {
+            for (c, a) in abi_values.iter_mut().zip(args) {
                 write(c, a);
             }
             // SAFETY: our contract; `entry` is an entry point of this module.
-            unsafe { enter(&self.compiled.code, &self.program, Phase::Primal, entry, cells) }?;
-            Ok(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)).collect())
+            unsafe { enter(&self.compiled.code, &self.program, Phase::Primal, entry, abi_values) }?;
+            Ok(abi_values.iter().zip(returns).map(|(c, r)| read(c, r.value_type)).collect())
         })
     }
 

@@ -23,7 +23,7 @@ use brolga_ir::time_loop::step_of;
 use brolga_runtime::{InverseStats, Lease, LoopStats, Selection, WorkAndSpan};
 use cranelift_codegen::data_value::DataValue;
 
-use super::cells::{any_nan, with_cells, write};
+use super::abi_values::{any_nan, with_abi_values, write};
 use super::declared::ShadowPlaces;
 use super::rule::{Derived, DerivedRule};
 use super::traps::{Phase, explained};
@@ -261,16 +261,17 @@ impl Pullback {
         let seg = self.tape.as_mut_ptr() as i64;
         let (params, returns) = (&inner.signature.params, &inner.signature.returns);
         let n = (1 + self.rule.room(&inner.abi.seeds, returns)).max(self.rule.room(&inner.abi.cotangents, params));
-        with_cells(n, |cells| {
-            write(&mut cells[0], &DataValue::I64(seg));
-            self.rule
-                .write_wide(&mut cells[1..], &inner.abi.seeds, returns, |k, i| Some(&seeds[k * returns.len() + i]));
+        with_abi_values(n, |abi_values| {
+            write(&mut abi_values[0], &DataValue::I64(seg));
+            self.rule.write_wide(&mut abi_values[1..], &inner.abi.seeds, returns, |k, i| {
+                Some(&seeds[k * returns.len() + i])
+            });
             // SAFETY: our contract; the tape was recorded by this rule's forward pass and belongs
             // to this pullback.
-            unsafe { self.rule.enter(Phase::Pullback, pullback, cells) }
+            unsafe { self.rule.enter(Phase::Pullback, pullback, abi_values) }
                 .map_err(|e| explained(self.rule.0.of_runs(), Phase::Pullback, e, Some(&self.tape)))?;
             self.executed[1] = self.tape.executed();
-            self.rule.cotangents(cells, out);
+            self.rule.cotangents(abi_values, out);
             self.rule.all_arrived(Some(&mut self.tape), &self.places, &before, || any_nan(out))?;
             let left = self.tape.bytes_left();
             debug_assert!(inner.debug || left == 0, "a pullback pops everything that its forward pass pushed");

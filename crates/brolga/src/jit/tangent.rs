@@ -3,12 +3,12 @@
 //! **Question.** How do directions get into a function of forward mode, and tangents out of it,
 //! along one direction or along several?
 //!
-//! **Answer.** [`DerivedRule::tangent`] writes arguments, deltas and directions to cells, runs the
-//! entry point, and reads results and tangents. Of several directions, lanes of floats share cells
-//! as they share the vectors that a batch is passed in:
+//! **Answer.** [`DerivedRule::tangent`] writes arguments, deltas and directions to ABI values, runs
+//! the entry point, and reads results and tangents. Of several directions, lanes of floats share
+//! ABI values as they share the vectors that a batch is passed in:
 //!
 //! ```text
-//! three doubles     cell 0: t0 t1    cell 1: t2
+//! three doubles     ABI value 0: t0 t1    ABI value 1: t2
 //! ```
 //!
 //! **Errors.** [`Error::Usage`] for what does not fit, and for rules of another mode. A tangent
@@ -27,8 +27,8 @@ use brolga_runtime::pieces::There;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{AbiParam, Type, types};
 
+use super::abi_values::{AbiValue, fits, read, with_abi_values};
 use super::arg::Arg;
-use super::cells::{AbiCell, fits, read, with_cells};
 use super::declared::ShadowPlaces;
 use super::rule::{Derived, DerivedRule};
 use super::runs::Run;
@@ -108,14 +108,14 @@ impl DerivedRule {
         let fixed = args.len() + abi.deltas.len() + 1;
         let out = returns.len() + abi.n_result_deltas;
         let n = (fixed + self.room(&abi.cotangents, params)).max(out + self.room(&abi.seeds, returns));
-        with_cells(n, |cells| {
-            self.fill(cells, args, tape.as_mut())?;
-            // Cells begin as zeros.
-            self.write_wide(&mut cells[fixed..], &abi.cotangents, params, |k, i| {
+        with_abi_values(n, |abi_values| {
+            self.fill(abi_values, args, tape.as_mut())?;
+            // ABI values begin as zeros.
+            self.write_wide(&mut abi_values[fixed..], &abi.cotangents, params, |k, i| {
                 directions[k * args.len() + i].as_ref()
             });
             // SAFETY: our contract; the segment is ours alone.
-            unsafe { self.enter(Phase::Tangent, entry, cells) }
+            unsafe { self.enter(Phase::Tangent, entry, abi_values) }
                 .map_err(|e| explained(self.0.of_runs(), Phase::Tangent, e, tape.as_ref()))?;
             if let Some(tape) = &mut tape {
                 let places = self.places(args);
@@ -123,11 +123,11 @@ impl DerivedRule {
                 unsafe { tape.end_tangent(&|window| self.floats_at(args, &places, window as u64)) };
             }
             results.clear();
-            results.extend(cells.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
+            results.extend(abi_values.iter().zip(returns).map(|(c, r)| read(c, r.value_type)));
             tangents.clear();
             tangents.resize(returns.len() * width, None);
             let mut poisoned = false;
-            self.read_wide(&cells[out..], &abi.seeds, returns, |k, i, tangent| {
+            self.read_wide(&abi_values[out..], &abi.seeds, returns, |k, i, tangent| {
                 poisoned |= is_poison(&tangent);
                 tangents[k * returns.len() + i] = Some(tangent);
             });
@@ -138,7 +138,7 @@ impl DerivedRule {
         })
     }
 
-    /// How many cells the derivatives of these parameters or results take.
+    /// How many ABI values the derivatives of these parameters or results take.
     pub(super) fn room(&self, of: &[usize], all: &[AbiParam]) -> usize {
         of.iter().map(|&i| cells_of(all[i].value_type, self.0.width)).sum()
     }
@@ -146,7 +146,7 @@ impl DerivedRule {
     /// Write the derivatives of these parameters or results: of number `i` in set `k`.
     pub(super) fn write_wide<'v>(
         &self,
-        cells: &mut [AbiCell],
+        abi_values: &mut [AbiValue],
         of: &[usize],
         all: &[AbiParam],
         given: impl Fn(usize, usize) -> Option<&'v DataValue>,
@@ -156,7 +156,7 @@ impl DerivedRule {
             let ty = all[i].value_type;
             for k in 0..width {
                 if let Some(v) = given(k, i) {
-                    write_lane(&mut cells[at..], k, width, v, ty);
+                    write_lane(&mut abi_values[at..], k, width, v, ty);
                 }
             }
             at += cells_of(ty, width);
@@ -166,7 +166,7 @@ impl DerivedRule {
     /// Read them.
     pub(super) fn read_wide(
         &self,
-        cells: &[AbiCell],
+        abi_values: &[AbiValue],
         of: &[usize],
         all: &[AbiParam],
         mut put: impl FnMut(usize, usize, DataValue),
@@ -174,7 +174,7 @@ impl DerivedRule {
         let (width, mut at) = (self.0.width, 0);
         for &i in of {
             let ty = all[i].value_type;
-            (0..width).for_each(|k| put(k, i, read_lane(&cells[at..], k, width, ty)));
+            (0..width).for_each(|k| put(k, i, read_lane(&abi_values[at..], k, width, ty)));
             at += cells_of(ty, width);
         }
     }
@@ -215,7 +215,7 @@ impl DerivedRule {
     }
 }
 
-/// Lanes of a type that share a cell: those of the vectors that a batch is passed in.
+/// Lanes of a type that share an ABI value: those of the vectors that a batch is passed in.
 fn in_a_cell(ty: Type) -> usize {
     match ty {
         types::F64 => 2,
@@ -224,26 +224,26 @@ fn in_a_cell(ty: Type) -> usize {
     }
 }
 
-/// How many cells so many tangents of a type take: full ones, and one for each that is left.
+/// How many ABI values so many tangents of a type take: full ones, and one for each that is left.
 fn cells_of(ty: Type, width: usize) -> usize {
     width / in_a_cell(ty) + width % in_a_cell(ty)
 }
 
-/// Where number `k` of them is: the cell, and bytes from its beginning.
+/// Where number `k` of them is: the ABI value, and bytes from its beginning.
 fn lane(k: usize, width: usize, ty: Type) -> (usize, usize) {
     let n = in_a_cell(ty);
     let full = width / n;
     if k < full * n { (k / n, k % n * ty.bytes() as usize) } else { (full + k - full * n, 0) }
 }
 
-fn write_lane(cells: &mut [AbiCell], k: usize, width: usize, v: &DataValue, ty: Type) {
-    let (cell, at) = lane(k, width, ty);
-    v.write_to_slice_ne(&mut cells[cell].0[at..at + ty.bytes() as usize]);
+fn write_lane(abi_values: &mut [AbiValue], k: usize, width: usize, v: &DataValue, ty: Type) {
+    let (abi_value, at) = lane(k, width, ty);
+    v.write_to_slice_ne(&mut abi_values[abi_value].0[at..at + ty.bytes() as usize]);
 }
 
-fn read_lane(cells: &[AbiCell], k: usize, width: usize, ty: Type) -> DataValue {
-    let (cell, at) = lane(k, width, ty);
-    DataValue::read_from_slice_ne(&cells[cell].0[at..at + ty.bytes() as usize], ty)
+fn read_lane(abi_values: &[AbiValue], k: usize, width: usize, ty: Type) -> DataValue {
+    let (abi_value, at) = lane(k, width, ty);
+    DataValue::read_from_slice_ne(&abi_values[abi_value].0[at..at + ty.bytes() as usize], ty)
 }
 
 impl DerivedRule {

@@ -13,7 +13,8 @@ fn imports_go_downwards_in_the_code_map() {
     let rows = map.lines().filter_map(|l| l.strip_prefix("| `")).map(|l| l.split(" |").next().unwrap_or_default());
     let order: Vec<String> = rows.flat_map(|r| r.split(", ").map(|c| c.replace('`', ""))).collect();
     let crates = files(&root().join("crates"), "toml").into_iter();
-    let manifests = crates.chain(["xtask", "ir-tests", "testing"].map(|folder| root().join(folder).join("Cargo.toml")));
+    let beside = ["adapters", "benches", "fuzz", "ir-tests", "testing", "xtask"];
+    let manifests = crates.chain(beside.map(|folder| root().join(folder).join("Cargo.toml")));
     let mut seen = BTreeSet::new();
     for path in manifests.filter(|p| p.ends_with("Cargo.toml")) {
         let text = std::fs::read_to_string(&path).unwrap();

@@ -1,6 +1,7 @@
 #!/bin/sh
-# build.sh OUT_DIR: writes OUT_DIR/{predator,heat}.clif, without their directives. Needs DIFFSL_TO_CLIF, the built binary of
-# diffsl-to-clif/, and python3. The function numbers follow the order in which DiffSL 0.12.5 declares functions.
+# build.sh OUT_DIR: writes OUT_DIR/{predator,heat}.clif, without their directives. Needs
+# DIFFSL_TO_CLIF, the built binary of diffsl-to-clif/, and python3. The function numbers follow the
+# order in which DiffSL 0.12.5 declares functions.
 set -eu
 here=$(dirname "$(realpath "$0")")
 tmp=$(mktemp -d)

@@ -1,7 +1,8 @@
 #!/bin/sh
-# build.sh OUT_DIR: writes OUT_DIR/expressions.clif, without its directives. Needs EVALEXPR_TO_CLIF, the built binary of
-# evalexpr-to-clif/, and python3. evalexpr-jit compiles the values first, then the derivatives for x, y and z (each in a new
-# module, so upgrade.py counts them in thousands); what they call is numbered in the order of the first mention.
+# build.sh OUT_DIR: writes OUT_DIR/expressions.clif, without its directives. Needs EVALEXPR_TO_CLIF,
+# the built binary of evalexpr-to-clif/, and python3. evalexpr-jit compiles the values first, then
+# the derivatives for x, y and z (each in a new module, so upgrade.py counts them in thousands);
+# what they call is numbered in the order of the first mention.
 set -eu
 here=$(dirname "$(realpath "$0")")
 tmp=$(mktemp -d)

@@ -1,6 +1,7 @@
 #!/bin/sh
-# build.sh OUT_DIR: writes OUT_DIR/numeric.clif, without its directives. Needs PYTHON_TO_CLIF, the built binary of python-to-clif/,
-# and python3. The JIT makes a module per function, so upgrade.py counts them in thousands.
+# build.sh OUT_DIR: writes OUT_DIR/numeric.clif, without its directives. Needs PYTHON_TO_CLIF, the
+# built binary of python-to-clif/, and python3. The JIT makes a module per function, so upgrade.py
+# counts them in thousands.
 set -eu
 here=$(dirname "$(realpath "$0")")
 tmp=$(mktemp -d)

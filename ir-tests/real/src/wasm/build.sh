@@ -1,7 +1,8 @@
 #!/bin/sh
-# build.sh OUT_DIR: compiles the programs of this folder to wasm32 and writes OUT_DIR/*.clif, without their directives.
-# Needs clang and wasm-ld 14, rustc 1.63 with the wasm32 library (Debian 12: clang lld rustc libstd-rust-dev-wasm32), python3,
-# RUSTC_WASM if that is not `rustc`, and WASM_TO_CLIF, the built binary of wasm-to-clif/.
+# build.sh OUT_DIR: compiles the programs of this folder to wasm32 and writes OUT_DIR/*.clif,
+# without their directives. Needs clang and wasm-ld 14, rustc 1.63 with the wasm32 library (Debian
+# 12: clang lld rustc libstd-rust-dev-wasm32), python3, RUSTC_WASM if that is not `rustc`, and
+# WASM_TO_CLIF, the built binary of wasm-to-clif/.
 set -eu
 here=$(dirname "$(realpath "$0")")
 out=$1

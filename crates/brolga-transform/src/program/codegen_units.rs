@@ -24,7 +24,7 @@ pub struct CodegenUnit {
     /// How it is called: `SYMBOL`, and `SYMBOL.entry` with a thunk.
     pub symbol: String,
     /// What it is.
-    pub role: PartRole,
+    pub role: UnitRole,
     /// Whether it is the root's, and has a thunk.
     pub thunk: bool,
     /// Whether half of it is there twice
@@ -34,9 +34,9 @@ pub struct CodegenUnit {
     pub owner: FuncKey,
 }
 
-/// What a part of a derivation is, and where.
+/// What a unit of a derivation is, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PartRole {
+pub enum UnitRole {
     /// The combined function of the root.
     Root,
     /// A function of both halves that others call.
@@ -51,31 +51,31 @@ pub enum PartRole {
 
 impl Derivation {
     /// What is compiled.
-    pub fn parts(&self) -> Vec<CodegenUnit> {
+    pub fn codegen_units(&self) -> Vec<CodegenUnit> {
         // Without a combined function the first pair is the root's. The combined function has no
         // other caller.
         let pair = self.combined.is_none() && self.pairs.first().is_some_and(|p| !self.is_called(p));
-        let part = |symbol: &str, role, versioned, owner| {
+        let unit = |symbol: &str, role, versioned, owner| {
             let thunk = match role {
-                PartRole::Root => true,
-                PartRole::Forward(i) | PartRole::Pullback(i) => pair && i == 0,
-                PartRole::Joint(_) | PartRole::Entry(_) => false,
+                UnitRole::Root => true,
+                UnitRole::Forward(i) | UnitRole::Pullback(i) => pair && i == 0,
+                UnitRole::Joint(_) | UnitRole::Entry(_) => false,
             };
             let symbol = if thunk { format!("{symbol}.entry") } else { symbol.to_owned() };
             CodegenUnit { symbol, role, thunk, versioned, owner }
         };
-        let mut parts = Vec::with_capacity(1 + self.joint.len() + 2 * self.pairs.len());
-        parts.extend(self.combined.iter().map(|w| part(&w.symbol, PartRole::Root, w.versioned, w.variant.func)));
+        let mut units = Vec::with_capacity(1 + self.joint.len() + 2 * self.pairs.len());
+        units.extend(self.combined.iter().map(|w| unit(&w.symbol, UnitRole::Root, w.versioned, w.variant.func)));
         for (i, w) in self.joint.iter().enumerate() {
-            parts.push(part(&w.symbol, PartRole::Joint(i), w.versioned, w.variant.func));
+            units.push(unit(&w.symbol, UnitRole::Joint(i), w.versioned, w.variant.func));
         }
         for (i, p) in self.pairs.iter().enumerate() {
-            parts.push(part(&p.forward_symbol, PartRole::Forward(i), false, p.variant.func));
-            parts.push(part(&p.pullback_symbol, PartRole::Pullback(i), false, p.variant.func));
+            units.push(unit(&p.forward_symbol, UnitRole::Forward(i), false, p.variant.func));
+            units.push(unit(&p.pullback_symbol, UnitRole::Pullback(i), false, p.variant.func));
         }
         let entries = self.entries.iter().enumerate();
-        parts.extend(entries.map(|(i, e)| part(&e.symbol, PartRole::Entry(i), false, e.of)));
-        parts
+        units.extend(entries.map(|(i, e)| unit(&e.symbol, UnitRole::Entry(i), false, e.of)));
+        units
     }
 
     /// Whether derived code calls a pair, directly or through a pointer.
@@ -92,14 +92,14 @@ impl Derivation {
             || self.joint.iter().any(|w| refers(&w.func))
     }
 
-    /// The function that is compiled for a part, without its thunk.
-    pub fn func(&self, part: &CodegenUnit) -> &ir::Function {
-        match part.role {
-            PartRole::Root => &self.combined.as_ref().expect("it is a part").func,
-            PartRole::Joint(i) => &self.joint[i].func,
-            PartRole::Forward(i) => &self.pairs[i].forward,
-            PartRole::Pullback(i) => &self.pairs[i].pullback,
-            PartRole::Entry(i) => &self.entries[i].func,
+    /// The function that is compiled for a unit, without its thunk.
+    pub fn func(&self, unit: &CodegenUnit) -> &ir::Function {
+        match unit.role {
+            UnitRole::Root => &self.combined.as_ref().expect("it is a unit").func,
+            UnitRole::Joint(i) => &self.joint[i].func,
+            UnitRole::Forward(i) => &self.pairs[i].forward,
+            UnitRole::Pullback(i) => &self.pairs[i].pullback,
+            UnitRole::Entry(i) => &self.entries[i].func,
         }
     }
 
@@ -109,17 +109,17 @@ impl Derivation {
     /// # Errors
     /// What the verifier says of a function that does not fit its signature. It is a bug of ours if
     /// it says anything.
-    pub fn take(&mut self, part: &CodegenUnit, isa: &dyn TargetIsa) -> Result<ir::Function, Diagnostics> {
-        let place = match part.role {
-            PartRole::Root => &mut self.combined.as_mut().expect("it is a part").func,
-            PartRole::Joint(i) => &mut self.joint[i].func,
-            PartRole::Forward(i) => &mut self.pairs[i].forward,
-            PartRole::Pullback(i) => &mut self.pairs[i].pullback,
-            PartRole::Entry(i) => &mut self.entries[i].func,
+    pub fn take(&mut self, unit: &CodegenUnit, isa: &dyn TargetIsa) -> Result<ir::Function, Diagnostics> {
+        let place = match unit.role {
+            UnitRole::Root => &mut self.combined.as_mut().expect("it is a unit").func,
+            UnitRole::Joint(i) => &mut self.joint[i].func,
+            UnitRole::Forward(i) => &mut self.pairs[i].forward,
+            UnitRole::Pullback(i) => &mut self.pairs[i].pullback,
+            UnitRole::Entry(i) => &mut self.entries[i].func,
         };
         let left = ir::Function::with_name_signature(place.name.clone(), place.signature.clone());
         let func = std::mem::replace(place, left);
-        if part.thunk { thunk_callee(func, isa, &self.program.funcs[part.owner].symbol) } else { Ok(func) }
+        if unit.thunk { thunk_callee(func, isa, &self.program.funcs[unit.owner].symbol) } else { Ok(func) }
     }
 
     /// Ask Cranelift's verifier about all that is going to be compiled.
@@ -128,8 +128,8 @@ impl Derivation {
     /// What it says, of all functions at once. It is a bug of ours if it says anything.
     pub fn verify(&self, isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
         let mut problems = Diagnostics::default();
-        for part in self.parts() {
-            let found = verify(self.func(&part), isa, &self.program.funcs[part.owner].symbol);
+        for unit in self.codegen_units() {
+            let found = verify(self.func(&unit), isa, &self.program.funcs[unit.owner].symbol);
             problems.extend(found.err().into_iter().flat_map(|e| e.0));
         }
         problems.or_ok(())

@@ -1,6 +1,6 @@
-//! For which calls in `cases/calls/whole.clif` the callee runs whole, in the reverse half, and what
-//! that must leave as it is: traps, the tape's limit and what is left on it, errors of endless
-//! recursion. That the numbers are right is what the file tests say.
+//! Which calls in `cases/calls/joint_calls.clif` are joint: the callee runs once, in the reverse
+//! half. What that must leave as it is: traps, the tape's limit and what is left on it, errors of
+//! endless recursion. That the numbers are right is what the file tests say.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use brolga::{Arg, DerivedRule, Error, MemoryMode, Mode, Options, Pass, PassSet, 
 use brolga_driver::File;
 use ir_tests::requests::request;
 
-const TEXT: &str = include_str!("../cases/calls/whole.clif");
+const TEXT: &str = include_str!("../cases/calls/joint_calls.clif");
 
-/// Per function: calls that are whole, and calls that are pairs.
+/// Per function: calls that are joint, and calls that are pairs.
 fn expected() -> BTreeMap<&'static str, (usize, usize)> {
     BTreeMap::from([
         ("halves", (2, 0)),
@@ -65,7 +65,7 @@ fn expected() -> BTreeMap<&'static str, (usize, usize)> {
 }
 
 fn program() -> Program {
-    File::parse("whole.clif", TEXT.to_owned()).expect("it is read").program
+    File::parse("joint_calls.clif", TEXT.to_owned()).expect("it is read").program
 }
 
 /// Pointers among a function's parameters, as its first `; grad:` line passes lists. In this file
@@ -79,7 +79,7 @@ fn pointers(symbol: &str) -> usize {
 /// The pass by which a pullback may be there twice, calls and all.
 const TWICE: PassSet = PassSet::of(&[Pass::VersionGuards]);
 
-/// Calls in the first of the functions that are dumped: whole, and forward passes.
+/// Calls in the first of the functions that are dumped: joint ones, and forward passes.
 fn calls(program: &Program, request: &Request, options: &Options) -> (usize, usize) {
     let dump = dump(program, request, options, Stage::Combined).expect("it can be derived");
     let root = dump.split("\n; %").next().expect("there is a function");
@@ -87,7 +87,7 @@ fn calls(program: &Program, request: &Request, options: &Options) -> (usize, usi
 }
 
 #[test]
-fn the_callee_is_whole_where_nobody_wants_its_value_and_nothing_that_it_reads_is_written_behind() {
+fn calls_are_joint_where_their_value_has_no_use_and_nothing_that_they_read_is_written_behind() {
     let program = program();
     for (symbol, (joint, pairs)) in expected() {
         let request = request(&program, symbol, pointers(symbol));

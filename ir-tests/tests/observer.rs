@@ -11,7 +11,7 @@ use ir_tests::cases;
 
 /// All that was derived, as text.
 fn text(d: &Derivation) -> Vec<String> {
-    d.parts().iter().map(|part| d.func(part).display().to_string()).collect()
+    d.codegen_units().iter().map(|part| d.func(part).display().to_string()).collect()
 }
 
 #[test]

@@ -1,18 +1,19 @@
-//! Cells: arguments and results as entry points take and leave them, in memory of one size each.
+//! ABI values: arguments and results as entry points take and leave them, in memory of one size
+//! each.
 //!
 //! **Question.** Entry points have one signature, and functions have many. How are values passed?
 //!
-//! **Answer.** In an array of [`AbiCell`]s of 16 bytes, which hold any value of CLIF, aligned for
-//! vectors. [`with_cells`] lends one, [`write()`] and [`read`] put values in and take them out, and
-//! [`enter`] calls an entry point under the guard that turns traps into errors.
+//! **Answer.** In an array of [`AbiValue`]s of 16 bytes, which hold any value of CLIF, aligned for
+//! vectors. [`with_abi_values`] lends one, [`write()`] and [`read`] put values in and take them
+//! out, and [`enter`] calls an entry point under the guard that turns traps into errors.
 //!
 //! **Errors.** [`Error::Usage`] for arguments of another number or type ([`check_args`]),
 //! [`Error::Trap`] for what traps.
 //!
 //! **Safety.** An entry point is trusted with the pointers among its arguments.
 //!
-//! **Cost.** Cells of finished calls are kept by their thread, so that a call in the steady state
-//! allocates nothing. They are filled with zeros.
+//! **Cost.** ABI values of finished calls are kept by their thread, so that a call in the steady
+//! state allocates nothing. They are filled with zeros.
 
 use std::cell::RefCell;
 
@@ -27,29 +28,29 @@ use crate::Error;
 /// An argument or result in memory: large enough for any CLIF value, aligned for vectors.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
-pub(super) struct AbiCell(pub(super) [u8; 16]);
+pub(super) struct AbiValue(pub(super) [u8; 16]);
 
 thread_local! {
-    /// Cells of finished calls, so that a call in the steady state allocates nothing.
-    static CELLS: RefCell<Vec<Vec<AbiCell>>> = const { RefCell::new(Vec::new()) };
+    /// ABI values of finished calls, so that a call in the steady state allocates nothing.
+    static SPARE: RefCell<Vec<Vec<AbiValue>>> = const { RefCell::new(Vec::new()) };
 }
 
-pub(super) fn with_cells<R>(n: usize, f: impl FnOnce(&mut [AbiCell]) -> R) -> R {
-    let mut cells = CELLS.with(|c| c.borrow_mut().pop()).unwrap_or_default();
-    cells.clear();
-    cells.resize(n, AbiCell([0; 16]));
-    let r = f(&mut cells);
-    CELLS.with(|c| c.borrow_mut().push(cells));
+pub(super) fn with_abi_values<R>(n: usize, f: impl FnOnce(&mut [AbiValue]) -> R) -> R {
+    let mut abi_values = SPARE.with(|c| c.borrow_mut().pop()).unwrap_or_default();
+    abi_values.clear();
+    abi_values.resize(n, AbiValue([0; 16]));
+    let r = f(&mut abi_values);
+    SPARE.with(|c| c.borrow_mut().push(abi_values));
     r
 }
 
-pub(super) fn write(cell: &mut AbiCell, v: &DataValue) {
+pub(super) fn write(abi_value: &mut AbiValue, v: &DataValue) {
     let n = v.ty().bytes() as usize;
-    v.write_to_slice_ne(&mut cell.0[..n]);
+    v.write_to_slice_ne(&mut abi_value.0[..n]);
 }
 
-pub(super) fn read(cell: &AbiCell, ty: Type) -> DataValue {
-    DataValue::read_from_slice_ne(&cell.0[..ty.bytes() as usize], ty)
+pub(super) fn read(abi_value: &AbiValue, ty: Type) -> DataValue {
+    DataValue::read_from_slice_ne(&abi_value.0[..ty.bytes() as usize], ty)
 }
 
 /// Whether a value may be passed for a type. Vectors of values know their size only.
@@ -73,7 +74,7 @@ pub(super) fn check_args<'a>(
     Ok(())
 }
 
-/// Call an entry point; everything is passed and returned in cells.
+/// Call an entry point; everything is passed and returned in ABI values.
 ///
 /// # Safety
 /// `entry` is an entry point in `code`, and the pointers among its arguments are valid for what it
@@ -83,13 +84,13 @@ pub(super) unsafe fn enter(
     program: &Program,
     phase: Phase,
     entry: usize,
-    cells: &mut [AbiCell],
+    abi_values: &mut [AbiValue],
 ) -> Result<(), Error> {
-    // SAFETY: an entry point takes a pointer to as many cells as it has arguments or results; the
-    // caller vouches for the pointers in them. Ranges hold generated code only.
+    // SAFETY: an entry point takes a pointer to as many ABI values as it has arguments or results;
+    // the caller vouches for the pointers in them. Ranges hold generated code only.
     unsafe {
         let f: brolga_runtime::Entry = std::mem::transmute(entry);
-        call_guarded(f, cells.as_mut_ptr().cast(), &code.ranges)
+        call_guarded(f, abi_values.as_mut_ptr().cast(), &code.ranges)
     }
     .map_err(|raw| Error::Trap(Box::new(code.explain(program, &raw, phase))))
 }

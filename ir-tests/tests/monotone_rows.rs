@@ -1,5 +1,5 @@
-//! For which functions of `cases/memory/ascending.clif` a run is asked whether rows ascend, and for
-//! which of those the caller need not zero the shadow. That the numbers are right, whether rows
+//! For which functions of `cases/memory/monotone_rows.clif` a run is asked whether rows ascend, and
+//! for which of those the caller need not zero the shadow. That the numbers are right, whether rows
 //! ascend or not, is what the file tests say of the same functions.
 
 use brolga::stages::dump;
@@ -8,8 +8,8 @@ use brolga_driver::File;
 
 #[test]
 fn rows_are_asked_where_each_begins_as_the_last_ends() {
-    let text = include_str!("../cases/memory/ascending.clif");
-    let file = File::parse("ascending.clif", text.to_owned()).expect("it is read");
+    let text = include_str!("../cases/memory/monotone_rows.clif");
+    let file = File::parse("monotone_rows.clif", text.to_owned()).expect("it is read");
     let expected = [
         // Function, loads that are stored to, whether all of the shadow is overwritten.
         ("sparse", 1, true),

@@ -1,4 +1,4 @@
-//! Compilation of codegen units: functions are verified and compiled side by side.
+//! Compilation: functions are verified and compiled side by side.
 //!
 //! **Problem.** Cranelift's verifier takes a tenth to a fifth as long as it takes to derive a
 //! function, and compiling takes half as long. One after the other, a caller of a gradient waits
@@ -37,7 +37,7 @@ use super::traps::CompiledFunction;
 use crate::Error;
 
 /// A function that is to be compiled.
-pub(crate) struct Unit {
+pub(crate) struct UncompiledFunction {
     pub id: FuncId,
     /// How it is called.
     pub symbol: String,
@@ -85,7 +85,7 @@ impl Links {
     }
 }
 
-/// What a unit has become.
+/// What a function has become.
 pub(crate) struct Code {
     pub id: FuncId,
     pub code: CompiledCode,
@@ -106,7 +106,7 @@ impl Code {
     }
 }
 
-/// One job of a batch: of a unit, by number.
+/// One job of a batch: of a function, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CompileJob {
     Verify(usize),
@@ -120,16 +120,16 @@ enum Done {
     Compiled(Result<Box<Code>, String>),
 }
 
-/// In which order units of these sizes are compiled, and these verified. The caller begins at one
-/// end, and helpers at the other, so that what takes longest is at the ends, and what takes least,
-/// which is to verify, in the middle, where they meet.
+/// In which order functions of these sizes are compiled, and these verified. The caller begins at
+/// one end, and helpers at the other, so that what takes longest is at the ends, and what takes
+/// least, which is to verify, in the middle, where they meet.
 fn order(sizes: &[usize], unverified: &[usize]) -> Vec<CompileJob> {
-    let mut units: Vec<usize> = (0..sizes.len()).collect();
-    units.sort_by_key(|&i| std::cmp::Reverse(sizes[i]));
+    let mut functions: Vec<usize> = (0..sizes.len()).collect();
+    functions.sort_by_key(|&i| std::cmp::Reverse(sizes[i]));
     let compile = |i: &usize| CompileJob::Compile(*i);
-    let mut order: Vec<CompileJob> = units.iter().step_by(2).map(compile).collect();
+    let mut order: Vec<CompileJob> = functions.iter().step_by(2).map(compile).collect();
     order.extend(unverified.iter().map(|&i| CompileJob::Verify(i)));
-    order.extend(units.iter().skip(1).step_by(2).rev().map(compile));
+    order.extend(functions.iter().skip(1).step_by(2).rev().map(compile));
     order
 }
 
@@ -147,35 +147,39 @@ pub(crate) fn worth_help(sizes: impl Iterator<Item = usize> + Clone, unverified:
 }
 
 /// Verify and compile, with no more than so many threads (see [`batch::run`]).
-pub(crate) fn compile(units: Vec<Unit>, program: &Program, threads: usize) -> Result<Vec<Code>, Error> {
+pub(crate) fn compile(
+    functions: Vec<UncompiledFunction>,
+    program: &Program,
+    threads: usize,
+) -> Result<Vec<Code>, Error> {
     let plain = plain_isa()?;
-    let sizes: Vec<usize> = units.iter().map(|u| u.func.dfg.num_insts()).collect();
-    let unverified: Vec<usize> = (0..units.len()).filter(|&i| !units[i].verified).collect();
+    let sizes: Vec<usize> = functions.iter().map(|u| u.func.dfg.num_insts()).collect();
+    let unverified: Vec<usize> = (0..functions.len()).filter(|&i| !functions[i].verified).collect();
     let help = worth_help(sizes.iter().copied(), unverified.iter().map(|&i| sizes[i]).sum());
     let threads = if help { threads } else { 1 };
-    let owners: Vec<String> = units.iter().map(|u| program.funcs[u.owner].symbol.clone()).collect();
+    let owners: Vec<String> = functions.iter().map(|u| program.funcs[u.owner].symbol.clone()).collect();
     let tasks = order(&sizes, &unverified);
-    let (units, all) = (Arc::new(units), tasks.clone());
-    let shared = Arc::clone(&units);
+    let (functions, all) = (Arc::new(functions), tasks.clone());
+    let shared = Arc::clone(&functions);
     let done = batch::run(tasks.len(), threads, move |t| match all[t] {
         CompileJob::Compile(i) => Done::Compiled(code(&shared[i], &plain).map(Box::new)),
         CompileJob::Verify(i) => {
-            let unit = &shared[i];
-            Done::Verified(verify(&unit.func, &**unit.isa.as_ref().unwrap_or(&plain), &owners[i]))
+            let function = &shared[i];
+            Done::Verified(verify(&function.func, &**function.isa.as_ref().unwrap_or(&plain), &owners[i]))
         }
     });
-    // As the units are, whatever was done first.
+    // As the functions are, whatever was done first.
     let mut done: Vec<(CompileJob, Done)> = tasks.into_iter().zip(done).collect();
     done.sort_by_key(|(CompileJob::Verify(i) | CompileJob::Compile(i), _)| *i);
     let mut problems = Diagnostics::default();
-    let (mut compiled, mut failed) = (Vec::with_capacity(units.len()), Diagnostics::default());
+    let (mut compiled, mut failed) = (Vec::with_capacity(functions.len()), Diagnostics::default());
     for (task, done) in done {
         match done {
             Done::Verified(found) => problems.extend(found.err().into_iter().flat_map(|e| e.0)),
             Done::Compiled(Ok(code)) => compiled.push(*code),
             Done::Compiled(Err(what)) => {
                 let (CompileJob::Verify(i) | CompileJob::Compile(i)) = task;
-                let Unit { symbol, owner, .. } = &units[i];
+                let UncompiledFunction { symbol, owner, .. } = &functions[i];
                 let d = Diagnostic::new("AD0160", format!("Cranelift cannot compile %{symbol} for this machine"))
                     .in_func(&program.funcs[*owner].symbol)
                     .note(what)
@@ -213,25 +217,25 @@ fn is_huge(func: &ir::Function) -> bool {
 
 /// Compile as is asked, or if that fails as plainly as can be: the mid-end has been seen to panic
 /// on valid functions that the back end alone compiles.
-fn code(unit: &Unit, plain: &OwnedTargetIsa) -> Result<Code, String> {
-    let quick = if is_huge(&unit.func) { quick_isa().ok() } else { None };
-    if let Some(isa) = quick.as_ref().or(unit.isa.as_ref())
-        && let Ok(code) = attempt(unit, &**isa)
+fn code(function: &UncompiledFunction, plain: &OwnedTargetIsa) -> Result<Code, String> {
+    let quick = if is_huge(&function.func) { quick_isa().ok() } else { None };
+    if let Some(isa) = quick.as_ref().or(function.isa.as_ref())
+        && let Ok(code) = attempt(function, &**isa)
     {
         return Ok(code);
     }
-    attempt(unit, &**plain)
+    attempt(function, &**plain)
 }
 
 /// Compile so. An error or a panic of Cranelift's comes back as text.
-fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
+fn attempt(function: &UncompiledFunction, isa: &dyn TargetIsa) -> Result<Code, String> {
     let fresh = || Box::new(Tables { ctx: Context::new(), regs: regalloc2::Ctx::default() });
     let mut tables = SPARE.take().unwrap_or_else(fresh);
-    let func = unit.links.linked(&unit.func);
+    let func = function.links.linked(&function.func);
     let done = |code: CompiledCode, func: &ir::Function| {
-        let relocs = code.buffer.relocs().iter().map(|r| ModuleReloc::from_mach_reloc(r, func, unit.id)).collect();
+        let relocs = code.buffer.relocs().iter().map(|r| ModuleReloc::from_mach_reloc(r, func, function.id)).collect();
         let align = isa.function_alignment().minimum.max(isa.symbol_alignment() as u32).max(code.buffer.alignment);
-        Code { id: unit.id, code, align: align.into(), relocs, owner: unit.owner }
+        Code { id: function.id, code, align: align.into(), relocs, owner: function.owner }
     };
     let compiled = || -> Result<Code, String> {
         let Tables { ctx, regs } = &mut *tables;
@@ -239,14 +243,14 @@ fn attempt(unit: &Unit, isa: &dyn TargetIsa) -> Result<Code, String> {
             Some(code) => done(code?, &func),
             None => {
                 ctx.func = func.into_owned();
-                ctx.func.name = UserFuncName::user(0, unit.id.as_u32());
+                ctx.func.name = UserFuncName::user(0, function.id.as_u32());
                 forget_integer_region(&mut ctx.func);
                 ctx.compile(isa, &mut ControlPlane::default()).map_err(|e| format!("{:?}", e.inner))?;
                 let code = ctx.take_compiled_code().expect("just compiled");
                 done(code, &ctx.func)
             }
         };
-        if unit.func.dfg.num_insts() <= LARGE {
+        if function.func.dfg.num_insts() <= LARGE {
             ctx.clear();
             SPARE.set(Some(tables));
         }
