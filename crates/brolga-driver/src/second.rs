@@ -15,7 +15,7 @@
 //! many times as large as there are directions in the run. A rule is derived once for each width,
 //! or for each run where runs leave traces in data objects.
 
-use brolga::drivers::{Star, width_for};
+use brolga::drivers::{Lane, Star, width_for};
 use brolga::second::{Along, HessianRule, Second};
 use brolga::{ArgActivity, Error, Mode};
 use brolga_wasm::Instance;
@@ -109,7 +109,7 @@ fn batch(rule: &HessianRule, call: &Invocation, directions: &[Direction]) -> Res
         ArgActivity::Duplicated => {
             let (owner, elem, ..) = call.buffer(i)?;
             let [_, product] = places.blocks[owner].as_ref()?;
-            Some(Item::Many(decode_all(elem, &call.of_direction(i, product.bytes(), (k, width)))))
+            Some(Item::Many(decode_all(elem, &call.of_direction(i, product.bytes(), Lane { k, width }))))
         }
     };
     let one =
@@ -133,7 +133,7 @@ impl SecondShadows {
                 let mut tangents = Block::new(&still);
                 for (k, direction) in directions.iter().enumerate() {
                     if let Some(bytes) = direction.of_buffer(i) {
-                        call.interleave(i, tangents.bytes_mut(), bytes, (k, width));
+                        call.interleave(i, tangents.bytes_mut(), bytes, Lane { k, width });
                     }
                 }
                 Some([tangents, Block::new(&still)])

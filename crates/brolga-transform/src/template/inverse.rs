@@ -83,7 +83,7 @@ pub(super) fn pair(
     let mut this = Template { cx, of, check, variant, names };
     let forward = this.forward(&symbols.forward);
     let pullback = match (adjoint, gradient) {
-        (None, Some(gradient)) => this.pullback(&symbols.pullback, (&called, &given, &gradient)),
+        (None, Some(gradient)) => this.pullback(&symbols.pullback, &called, &given, &gradient),
         (adjoint, _) => this.with_cotangents(&symbols.pullback, adjoint.expect("there is one")),
     };
     (forward, pullback)
@@ -128,7 +128,8 @@ impl Template<'_, '_> {
         func
     }
 
-    fn pullback(&mut self, symbol: &str, (called, handed, gradient): (&Variant, &[usize], &str)) -> ir::Function {
+    /// The pullback of a driver: `called` is handed those parameters, and has that gradient.
+    fn pullback(&mut self, symbol: &str, called: &Variant, handed: &[usize], gradient: &str) -> ir::Function {
         let sig = self.variant.undo_signature(self.primal());
         let mut func = empty(self.names, symbol, sig);
         let mut fcx = FunctionBuilderContext::new();
