@@ -26,6 +26,7 @@
 
 pub mod inverse;
 pub mod licm_gvn;
+pub mod linear;
 pub mod loop_layout;
 pub mod loop_rotate;
 mod map;

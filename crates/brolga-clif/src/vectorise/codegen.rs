@@ -26,9 +26,10 @@ use cranelift_codegen::ir::{
     self, BlockArg, Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, Value, types,
 };
 
-use super::affine_loop::{Linear, Loop};
+use super::affine_loop::Loop;
 use super::outcome::Taken;
 use super::preheader::Front;
+use crate::linear::Linear;
 use crate::vectorise::body::{LoopBody, LoopParam, PromotedCell, Test, VECTOR, ValueKind, accessed};
 use crate::vectorise::count::Count;
 

@@ -21,9 +21,10 @@ use cranelift_codegen::ir::{self, Endianness, InstructionData, Opcode, Type, Val
 use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
-use super::affine_loop::{Linear, Loop, Steps};
+use super::affine_loop::{Loop, Steps};
 use super::outcome::How;
 use super::promote::{self, cells, places};
+use crate::linear::Linear;
 use crate::vectorise::body::{CellAccesses, PromotedCell};
 
 /// With so few accesses in an iteration, counting takes a good part of it, and two vectors are done

@@ -49,8 +49,9 @@
 use crate::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Value, types};
 
-use super::affine_loop::{Linear, Loop, Steps};
+use super::affine_loop::{Loop, Steps};
 use super::outcome::How;
+use crate::linear::Linear;
 use crate::vectorise::body::{
     CellAccesses, HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, PromotedCell, Test, Tests, ValueKind, accessed,
     reduction,

@@ -9,7 +9,7 @@
 //! Walther, Evaluating Derivatives, chapter 10.)
 //!
 //! **Answer.** In a cycle of blocks
-//! ([`iteration::loops`](brolga_clif::vectorise::affine_loop::loops)), what an iteration hands on
+//! ([`affine_loop::loops`](brolga_clif::vectorise::affine_loop::loops)), what an iteration hands on
 //! is written as `c·x̄ + b` by going through sums, differences, products and quotients that `x̄`
 //! goes into once, with `c` and `b` computed without `x̄` ([`ChainLine`]). Where the chain gets
 //! shorter by that, the end of the iteration becomes
