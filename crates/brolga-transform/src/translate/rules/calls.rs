@@ -125,6 +125,14 @@ pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
 
 /// A call through a pointer: the captures tell which derived pair belongs to the address.
 pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
+    let (variant, sig, args) = looked_up(cx, sig_ref);
+    let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
+    both_halves(cx, &variant, &sig, &args, forward, pullback);
+}
+
+/// Look up the halves of a function that is called through a pointer, as `aux(0)` and `aux(1)`: its
+/// variant, its signature, and the arguments.
+pub(crate) fn looked_up(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) -> (Variant, Signature, Vec<ir::Value>) {
     let sig = cx.func().dfg.signatures[sig_ref].clone();
     let args = cx.args()[1..].to_vec();
     let signature = signature_id(&sig);
@@ -135,9 +143,7 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     let callee = cx.args()[0];
     let defs = [(cx.aux(0), types::I64), (cx.aux(1), types::I64)].into();
     cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
-    let variant = Variant::canonical(cx.facts().variant.func, &sig);
-    let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
-    both_halves(cx, &variant, &sig, &args, forward, pullback);
+    (Variant::canonical(cx.facts().variant.func, &sig), sig, args)
 }
 
 /// Bits of floats that are passed in integers to a function that is called through a pointer.

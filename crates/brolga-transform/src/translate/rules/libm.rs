@@ -56,24 +56,30 @@ fn writes(cx: Cx<'_, '_, '_, '_>, row: &ExprRow, outs: &'static [OutPtr]) {
     }
     for (k, o) in outs.iter().enumerate() {
         let p = args[o.param];
-        let ty = clif_type(o.ty);
-        let flows = (0..row.n_operands())
-            .any(|i| !row.partial(n_rets + k, i).is_zero() && cx.facts().activity.is_varied(args[i]));
-        match Shape::of_float(ty) {
-            Some(shape) if flows => {
-                if cx.facts().delta(p).is_none() {
-                    let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
-                        .help("mark the pointer duplicated and give it a shadow");
-                    cx.problem(d);
-                }
-                memory::const_store_check(cx, p);
+        match written_float(cx, row, n_rets + k, o) {
+            Some(shape) => {
                 if let Some(ct) = cx.take_mem(p, 0, shape) {
                     expr::apply(cx, row, n_rets + k, ct, args, results);
                 }
             }
-            _ => cx.zero_mem(p, 0, ty.bytes(), Asks::Nothing),
+            None => cx.zero_mem(p, 0, clif_type(o.ty).bytes(), Asks::Nothing),
         }
     }
+}
+
+/// The float that a function writes through a pointer as result `k` of its row, if an operand flows
+/// into it: its pointer then has a shadow.
+pub(crate) fn written_float(cx: Cx<'_, '_, '_, '_>, row: &ExprRow, k: usize, o: &OutPtr) -> Option<Shape> {
+    let (args, p) = (cx.args(), cx.args()[o.param]);
+    let flows = |i: usize| !row.partial(k, i).is_zero() && cx.facts().activity.is_varied(args[i]);
+    let shape = Shape::of_float(clif_type(o.ty)).filter(|_| (0..row.n_operands()).any(flows))?;
+    if cx.facts().delta(p).is_none() {
+        let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
+            .help("mark the pointer duplicated and give it a shadow");
+        cx.problem(d);
+    }
+    memory::const_store_check(cx, p);
+    Some(shape)
 }
 
 pub(crate) fn clif_type(ty: Ty) -> ir::Type {

@@ -7,7 +7,6 @@
 //!
 //! **Cost.** In the run one call in place of one; through a pointer a look-up.
 
-use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::FuncKey;
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
@@ -17,7 +16,7 @@ use cranelift_codegen::ir::{self, Signature, types};
 use super::fit::type_of;
 use super::value::{define, define_as, tangent_as};
 use crate::translate::rules::adjoint::{self, Given};
-use crate::translate::rules::calls::{deltas, lost_pointer, lost_through_pointer, modes};
+use crate::translate::rules::calls::{deltas, looked_up, modes};
 use crate::translate::stmt::Cx;
 use crate::translate::stmt::Where;
 
@@ -78,17 +77,7 @@ pub fn of_rule(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
 
 /// A call through a pointer: the captures tell which tangent function belongs to the address.
 pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
-    let sig = cx.func().dfg.signatures[sig_ref].clone();
-    let args = cx.args()[1..].to_vec();
-    let signature = signature_id(&sig);
-    lost_through_pointer(cx, &args, signature);
-    for &a in &args {
-        lost_pointer(cx, a);
-    }
-    let callee = cx.args()[0];
-    let defs = [(cx.aux(0), types::I64), (cx.aux(1), types::I64)].into();
-    cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
-    let variant = Variant::canonical(cx.facts().variant.func, &sig);
+    let (variant, sig, args) = looked_up(cx, sig_ref);
     let callee = Callee::Pointer(cx.aux(0));
     call(cx, &variant, &sig, &args, callee);
 }

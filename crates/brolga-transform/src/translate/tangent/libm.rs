@@ -8,15 +8,13 @@
 //! **Cost.** In the run that of the row, or as many bytes of the shadow as of memory.
 
 use brolga_analysis::{CopyRole, computed_operands};
-use brolga_ir::Diagnostic;
-use brolga_ir::inst::{Defs, Shape, Val};
+use brolga_ir::inst::{Defs, Val};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr};
 use cranelift_codegen::ir::types;
 
 use super::places;
 use super::value::{by_row, define};
-use crate::translate::rules::libm::{allocate, clif_type, free_at_end, wide};
-use crate::translate::rules::memory;
+use crate::translate::rules::libm::{allocate, clif_type, free_at_end, wide, written_float};
 use crate::translate::stmt::Cx;
 use crate::translate::stmt::Where;
 
@@ -62,21 +60,13 @@ fn writes(cx: Cx<'_, '_, '_, '_>, row: &ExprRow, outs: &'static [OutPtr]) {
     }
     for (k, o) in outs.iter().enumerate() {
         let (p, ty) = (args[o.param], clif_type(o.ty));
-        let flows = (0..row.n_operands())
-            .any(|i| !row.partial(n_rets + k, i).is_zero() && cx.facts().activity.is_varied(args[i]));
-        match Shape::of_float(ty) {
-            Some(shape) if flows => {
-                if cx.facts().delta(p).is_none() {
-                    let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
-                        .help("mark the pointer duplicated and give it a shadow");
-                    cx.problem(d);
-                }
-                memory::const_store_check(cx, p);
+        match written_float(cx, row, n_rets + k, o) {
+            Some(shape) => {
                 let by = by_row(cx, row, n_rets + k, args, results);
                 let by = by.unwrap_or_else(|| cx.constant(0.0, ty));
                 places::write(cx, p, 0, by, shape);
             }
-            _ => places::kill(cx, p, 0, ty.bytes(), false),
+            None => places::kill(cx, p, 0, ty.bytes(), false),
         }
     }
 }
