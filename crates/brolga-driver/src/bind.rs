@@ -220,8 +220,8 @@ impl Invocation {
         words.iter().enumerate().filter_map(one).filter(|(at, elem)| at + elem.bytes() <= data.len()).collect()
     }
 
-    /// Put what one derivative of a batch has for a buffer among what all have: each float of all is
-    /// as many floats as the batch is wide, one behind the other.
+    /// Put what one derivative of a batch has for a buffer among what all have: each float of all
+    /// is as many floats as the batch is wide, one behind the other.
     pub fn interleave(&self, arg: usize, all: &mut [u8], one: &[u8], Lane { k, width }: Lane) {
         for (at, elem) in self.numbers(arg) {
             let n = elem.bytes();

@@ -27,8 +27,8 @@
 //! of the object that the argument led to, as if the callee's body stood in the place of the call.
 //! What has been loaded and is used as an address leads elsewhere: to the rest, if the function has
 //! made no memory itself that could be found there (a slot, or a block, whose address is
-//! [captured](crate::memory::capture)); if it has, nothing of the rest is taken for kept. Without an allocator the rest is all that is older.
-//! With one it leaves out what parameters lead to; if such an object could be found elsewhere after
+//! [captured](crate::memory::capture)); if it has, nothing of the rest is taken for kept. Without
+//! an allocator the rest is all that is older. With one it leaves out what parameters lead to; if such an object could be found elsewhere after
 //! all, it has escaped where it was made ([`crate::memory::points_to`]), and there the rest has it
 //! in.
 //!

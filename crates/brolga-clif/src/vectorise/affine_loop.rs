@@ -9,10 +9,10 @@
 //! so it holds whatever overflows. Widening an integer is not linear: it is where nothing overflows
 //! for as long as the vectors run, which is asked at run time ([`Steps::widened`]).
 //!
-//! **Beside it.** Cranelift's loop analysis ([`crate::shape`]) finds loops of any form, by dominators
-//! and a flow graph. Most derived functions have no cycle of one path, which the last instructions
-//! of their blocks tell, and where Cranelift finds a loop, whether it is one path with one way out
-//! takes the same walk. The loops of a primal (`brolga_analysis::cfg::loops`) are nests, with all
+//! **Beside it.** Cranelift's loop analysis ([`crate::shape`]) finds loops of any form, from
+//! dominators and a flow graph. Most derived functions have no cycle of one path, which the last
+//! instructions of their blocks tell, and whether a loop of Cranelift's is one path with one way
+//! out takes the same walk. The loops of a primal (`brolga_analysis::cfg::loops`) are nests, with all
 //! entries, latches and exits, of a flow graph that is there already.
 //!
 //! **Cost.** A walk over the blocks for the loops; in a loop each value is written as a combination
@@ -335,8 +335,8 @@ impl<'a> Steps<'a> {
                 self.widened.insert(v, (i64::from(step as i32), op == Opcode::Sextend));
                 return Some(Linear::value(v));
             }
-            // What is multiplied by a variable is not followed: integers that are widened on the way
-            // would be asked about at run time.
+            // Products of variables are not followed: integers that are widened on the way would be
+            // asked about at run time.
             Opcode::Imul if is_constant[..] == [false; 2] => {}
             Opcode::Ishl if !is_constant[1] => {}
             op if Linear::follows(op) => {

@@ -415,7 +415,7 @@ impl LowerCx<'_> {
         if part {
             let first = b.ins().iadd_imm_s(at, i64::from(from));
             let word = b.ins().band_imm_s(first, !3);
-            self.ask_shadow(b, Access { addr: word, off: 0, ty: types::I32 }, asks, inst);
+            self.ask_shadow(b, TypedAddress { addr: word, off: 0, ty: types::I32 }, asks, inst);
         }
         let asked = match asks {
             Asks::Nothing => false,
@@ -425,7 +425,7 @@ impl LowerCx<'_> {
         };
         for (o, ty) in pieces(bytes).into_iter().map(|(o, ty)| (from + o, ty)) {
             if asked {
-                self.ask_shadow(b, Access { addr: at, off: o, ty }, asks, inst);
+                self.ask_shadow(b, TypedAddress { addr: at, off: o, ty }, asks, inst);
             }
             let z = if ty == types::I128 { ops::constant(b, types::F64X2, 0.0) } else { b.ins().iconst(ty, 0) };
             let store = b.ins().store(MemFlagsData::new(), z, at, o);
@@ -441,7 +441,7 @@ impl LowerCx<'_> {
     fn ask_shadow(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        Access { addr, off, ty }: Access,
+        TypedAddress { addr, off, ty }: TypedAddress,
         asks: Asks,
         inst: Option<ir::Inst>,
     ) {
@@ -465,7 +465,7 @@ impl LowerCx<'_> {
 }
 
 /// An access to memory: a value of type `ty` at an address plus an offset.
-struct Access {
+struct TypedAddress {
     addr: ir::Value,
     off: i32,
     ty: Type,

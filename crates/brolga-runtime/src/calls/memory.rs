@@ -384,8 +384,8 @@ mod tests {
         }
     }
 
-    /// Equal, but for which NaN a sum of NaNs is in what is added to: that is the compiler's choice.
-    /// Made rare by comparing bytes first.
+    /// Equal, but for which NaN a sum of NaNs is in what is added to: that is the compiler's
+    /// choice. Made rare by comparing bytes first.
     fn same(got: &[u8], want: &[u8], sums: std::ops::Range<usize>) -> bool {
         let nan = |bytes: &[u8]| {
             bytes.len() == 8 && read64(bytes).is_nan() || bytes.chunks_exact(4).any(|b| read32(b).is_nan())

@@ -19,7 +19,9 @@ use cranelift_codegen::ir::{Type, types};
 
 use super::dense::some_at_a_time;
 use super::derivatives::{Derivatives, Products, RowProducts, fits, taylor_options, with_values};
-use super::point::{Aligned, Argument, OnDemand, Rows, made, no_writable_data, pull_rows, unless_too_wide, wide};
+use super::point::{
+    Aligned, Argument, OnDemand, RowPullback, made, no_writable_data, pull_rows, unless_too_wide, wide,
+};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Primal, Pullback};
 
@@ -744,7 +746,7 @@ impl FlatPoint<'_> {
     }
 }
 
-/// Rows of a function of vectors at a point.
+/// RowPullback of a function of vectors at a point.
 struct FlatRows<'a> {
     at: FlatPoint<'a>,
     _outputs: Vec<f64>,
@@ -767,7 +769,7 @@ impl<'a> FlatRows<'a> {
     }
 }
 
-impl Rows for FlatRows<'_> {
+impl RowPullback for FlatRows<'_> {
     fn width(&self) -> usize {
         self.width
     }

@@ -645,7 +645,7 @@ impl Derivatives for Point {
 }
 
 /// A forward pass whose pullback is called for some rows after others.
-pub(super) trait Rows {
+pub(super) trait RowPullback {
     /// How many rows one call has.
     fn width(&self) -> usize;
 
@@ -655,7 +655,7 @@ pub(super) trait Rows {
 
 /// Products with seeds, as many at a time as `back` has: `first`, if there is one, and `one` where
 /// that takes more memory than a tape may have.
-pub(super) fn pull_rows<B: Rows, R>(
+pub(super) fn pull_rows<B: RowPullback, R>(
     first: Option<B>,
     one: impl Fn() -> Result<B, Error>,
     run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>,
@@ -674,7 +674,7 @@ pub(super) fn pull_rows<B: Rows, R>(
     })
 }
 
-/// Rows of a function at a point.
+/// RowPullback of a function at a point.
 struct PointRows<'a> {
     point: &'a Point,
     _primals: PerArgument,
@@ -693,7 +693,7 @@ impl<'a> PointRows<'a> {
     }
 }
 
-impl Rows for PointRows<'_> {
+impl RowPullback for PointRows<'_> {
     fn width(&self) -> usize {
         self.width
     }
