@@ -51,7 +51,7 @@ pub fn products(rule: &HessianRule, call: &Invocation, direction: &Direction) ->
 /// # Errors
 /// As of [`products`].
 pub fn products_along(
-    rule: FreshRule<'_>,
+    rule: FreshHessian<'_>,
     call: &Invocation,
     directions: &[Direction],
 ) -> Result<Vec<Products>, Error> {
@@ -182,7 +182,7 @@ pub struct Hessian {
 /// # Errors
 /// As [`products`].
 pub fn hessian(
-    rule: FreshRule<'_>,
+    rule: FreshHessian<'_>,
     call: &Invocation,
     pattern: Option<&Star>,
     step: &mut dyn FnMut(usize, usize),
@@ -219,7 +219,7 @@ pub fn flat(items: &[Option<Item>], inputs: &[Input]) -> Vec<f64> {
 
 /// How to get the rule of a call's second derivatives, of a width, whose data objects are as at the
 /// start.
-pub type FreshRule<'a> = &'a dyn Fn(u32) -> Result<HessianRule, Error>;
+pub type FreshHessian<'a> = &'a dyn Fn(u32) -> Result<HessianRule, Error>;
 
 /// Rules of a call's second derivatives: one for all runs, or, where runs leave traces in data
 /// objects, another one each time.

@@ -28,9 +28,9 @@
 //! What has been loaded and is used as an address leads elsewhere: to the rest, if the function has
 //! made no memory itself that could be found there (a slot, or a block, whose address is
 //! [captured](crate::memory::capture)); if it has, nothing of the rest is taken for kept. Without
-//! an allocator the rest is all that is older. With one it leaves out what parameters lead to; if such an object could be found elsewhere after
-//! all, it has escaped where it was made ([`crate::memory::points_to`]), and there the rest has it
-//! in.
+//! an allocator the rest is all that is older. With one it leaves out what parameters lead to; if
+//! such an object could be found elsewhere after all, it has escaped where it was made
+//! ([`crate::memory::points_to`]), and there the rest has it in.
 //!
 //! **Why that is enough.** Between the load and the pullback's use of it, memory is written (1) by
 //! the callee behind the load, which counts with the call; (2) by its callers behind the call, and

@@ -12,8 +12,8 @@
 //! **Beside it.** Cranelift's loop analysis ([`crate::shape`]) finds loops of any form, from
 //! dominators and a flow graph. Most derived functions have no cycle of one path, which the last
 //! instructions of their blocks tell, and whether a loop of Cranelift's is one path with one way
-//! out takes the same walk. The loops of a primal (`brolga_analysis::cfg::loops`) are nests, with all
-//! entries, latches and exits, of a flow graph that is there already.
+//! out takes the same walk. The loops of a primal (`brolga_analysis::cfg::loops`) are nests, with
+//! all entries, latches and exits, of a flow graph that is there already.
 //!
 //! **Cost.** A walk over the blocks for the loops; in a loop each value is written as a combination
 //! once.

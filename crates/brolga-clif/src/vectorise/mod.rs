@@ -100,7 +100,7 @@ use cranelift_entity::EntitySet;
 use crate::linear::Linear;
 use crate::simplify_cfg::resolve_aliases;
 
-pub use outcome::{How, Looked, Taken, told};
+pub use outcome::{LoopPolicy, VectorReport, VectorShape, told};
 
 pub mod affine_loop;
 pub(crate) mod body;
@@ -139,8 +139,8 @@ pub fn in_front(func: &ir::Function) -> EntitySet<ir::Block> {
 }
 
 /// Run loops of a function several iterations at a time.
-pub fn vectorise(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
-    let How { worth, lanes, stay, .. } = how;
+pub fn vectorise(func: &mut ir::Function, how: LoopPolicy<'_>) -> Vec<VectorReport> {
+    let LoopPolicy { worth, lanes, stay, .. } = how;
     let least = if worth { FEW_ITERATIONS } else { 0 };
     let loops = affine_loop::loops(func);
     if loops.is_empty() {
@@ -162,7 +162,7 @@ pub fn vectorise(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
                 _ => Err(why),
             },
         };
-        looked.push(Looked { header, outcome });
+        looked.push(VectorReport { header, outcome });
     }
     looked
 }

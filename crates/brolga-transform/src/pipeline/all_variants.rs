@@ -50,7 +50,7 @@ use crate::clif::tail_recursion::jump_back;
 use crate::derived::{Addressable, Derivation, Emitted, PairSymbols, Symbols};
 use crate::facts::Context;
 use crate::pipeline::{Depth, Goal, Need, Observer, Outcome, Shared, Stages, VariantInput, derive_variant};
-use crate::primal::mem2reg::Callees;
+use crate::primal::mem2reg::CalleeWrites;
 use crate::primal::normalise::{Normalised, PrimalCx, normalise};
 use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape};
@@ -239,7 +239,7 @@ fn primals(asked: Asked<'_>, inlining: &Inlining, staying: &[StayingLoop]) -> Pr
     reached.extend(summarise::reachable_in(&program, request.func, |k| {
         bodies.get(&k).or(program.funcs[k].body.as_ref()).filter(|_| !program.plain.contains(k))
     }));
-    let callees = Callees::new(&program);
+    let callees = CalleeWrites::new(&program);
     for &k in &keys {
         let f = &program.funcs[k];
         let needed = reached.contains(k) && !program.plain.contains(k) || f.symbol.ends_with(THUNK);

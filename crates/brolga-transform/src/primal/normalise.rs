@@ -66,7 +66,7 @@ use crate::primal::edit::before;
 use crate::primal::exponent_idiom::exponent_idiom;
 use crate::primal::guarded::guards;
 use crate::primal::loop_simplify::{loop_simplify, order};
-use crate::primal::mem2reg::{Callees, mem2reg};
+use crate::primal::mem2reg::{CalleeWrites, mem2reg};
 use crate::primal::pair_sincos::pair_sincos;
 use crate::primal::reload_bits::reload_bits;
 use crate::primal::rounding_sum::rounding_sum;
@@ -141,7 +141,7 @@ pub struct PrimalCx<'a> {
     /// The function.
     pub key: FuncKey,
     /// What it may call.
-    pub callees: &'a Callees<'a>,
+    pub callees: &'a CalleeWrites<'a>,
     /// Passes that are switched on.
     pub enabled: PassSet,
     /// For which machine.

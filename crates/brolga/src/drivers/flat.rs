@@ -746,7 +746,7 @@ impl FlatPoint<'_> {
     }
 }
 
-/// RowPullback of a function of vectors at a point.
+/// The pullback of a function of vectors at a point.
 struct FlatRows<'a> {
     at: FlatPoint<'a>,
     _outputs: Vec<f64>,

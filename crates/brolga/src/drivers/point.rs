@@ -674,7 +674,7 @@ pub(super) fn pull_rows<B: RowPullback, R>(
     })
 }
 
-/// RowPullback of a function at a point.
+/// The pullback of a function at a point.
 struct PointRows<'a> {
     point: &'a Point,
     _primals: PerArgument,

@@ -15,10 +15,10 @@ use cranelift_codegen::ir::{self, Signature, types};
 
 use super::fit::type_of;
 use super::value::{define, define_as, tangent_as};
-use crate::translate::rules::adjoint::{self, Given};
+use crate::translate::rules::adjoint::{self, RuleArgs};
 use crate::translate::rules::calls::{deltas, looked_up, modes};
 use crate::translate::stmt::Cx;
-use crate::translate::stmt::Where;
+use crate::translate::stmt::FragmentKind;
 
 /// A direct call of a function of the program.
 pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
@@ -66,8 +66,8 @@ pub fn of_rule(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
         }
     }
     defs.extend(back.iter().map(|&(r, d, _)| (d, cx.ty(r))));
-    let given = Given { f, rule, params: &params, record: cx.aux(0) };
-    given.push_with(cx, Where::After, tangent, &tangents, defs);
+    let given = RuleArgs { f, rule, params: &params, record: cx.aux(0) };
+    given.push_with(cx, FragmentKind::After, tangent, &tangents, defs);
     for (r, d, shape) in back {
         if cx.facts().is_active(r) {
             define_as(cx, r, d, shape);
@@ -86,7 +86,7 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
 fn call(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &[ir::Value], callee: Callee) {
     cx.replace_primal();
     let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
-    deltas(cx, Where::After, variant, args, &mut operands);
+    deltas(cx, FragmentKind::After, variant, args, &mut operands);
     operands.push(None);
     for (i, shape) in variant.param_shapes(sig) {
         let t = tangent_as(cx, args[i], shape);
@@ -101,7 +101,7 @@ fn call(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &[ir::
     defs.extend(back.iter().map(|&(r, d, shape)| (d, type_of(cx.ty(r), shape))));
     let signature = variant.tangent_signature(sig);
     let op = AdOp::Call { callee, args: operands.into(), sig: Box::new(signature), tape: Tape::Aside };
-    cx.push(Where::After, defs, op);
+    cx.push(FragmentKind::After, defs, op);
     for (r, d, shape) in back {
         if cx.facts().is_active(r) {
             define_as(cx, r, d, shape);

@@ -16,7 +16,7 @@ use super::places;
 use super::value::{by_row, define};
 use crate::translate::rules::libm::{allocate, clif_type, free_at_end, wide, written_float};
 use crate::translate::stmt::Cx;
-use crate::translate::stmt::Where;
+use crate::translate::stmt::FragmentKind;
 
 const I64: cranelift_codegen::ir::Type = types::I64;
 
@@ -78,9 +78,9 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
         MemFn::Memcpy | MemFn::Memmove => copy(cx),
         MemFn::Memset => {
             if let Some(d) = cx.facts().delta(args[0]) {
-                let n = wide(cx, Where::After, args[2]);
+                let n = wide(cx, FragmentKind::After, args[2]);
                 let operands = [None, Some(Val::Primal(args[0])), Some(d), Some(n)];
-                cx.helper(Where::After, "brolga_tangent_zero", &operands, &[I64; 4], Defs::default(), false);
+                cx.helper(FragmentKind::After, "brolga_tangent_zero", &operands, &[I64; 4], Defs::default(), false);
             }
         }
         MemFn::Malloc | MemFn::Calloc => {
@@ -88,7 +88,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             cx.replace_primal();
             let mut operands = vec![None];
             for &a in args {
-                let n = wide(cx, Where::Before, a);
+                let n = wide(cx, FragmentKind::Before, a);
                 operands.push(Some(n));
             }
             let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
@@ -97,15 +97,15 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
         MemFn::Realloc => {
             let z = cx.results()[0];
             cx.replace_primal();
-            let n = wide(cx, Where::Before, args[1]);
-            let now = cx.iconst(Where::Before, 0);
-            let old = [Val::Primal(args[0]), cx.delta_or_zero(Where::Before, args[0])].map(Some);
+            let n = wide(cx, FragmentKind::Before, args[1]);
+            let now = cx.iconst(FragmentKind::Before, 0);
+            let old = [Val::Primal(args[0]), cx.delta_or_zero(FragmentKind::Before, args[0])].map(Some);
             allocate(cx, "brolga_realloc", &[None, old[0], old[1], Some(n), Some(now)], z);
         }
         MemFn::Free => {
             cx.replace_primal();
             let operands = [None, Some(Val::Primal(args[0]))];
-            cx.helper(Where::After, "brolga_free_both", &operands, &[I64; 2], Defs::default(), false);
+            cx.helper(FragmentKind::After, "brolga_free_both", &operands, &[I64; 2], Defs::default(), false);
         }
         MemFn::FreeAtEnd => free_at_end(cx),
     }
@@ -120,7 +120,7 @@ fn copy(cx: Cx<'_, '_, '_, '_>) {
     {
         crate::translate::rules::libm::copied_where_no_shadow_is(cx, to, from, n);
     }
-    let w = Where::After;
+    let w = FragmentKind::After;
     let df = cx.delta_or_zero(w, from);
     let n = wide(cx, w, n);
     let [to, from] = [to, from].map(|p| Some(Val::Primal(p)));
