@@ -269,9 +269,10 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
         "brolga-transform",
         &[
             ("derived", &[]),
-            ("clif", &["derived"]),
+            ("pass", &[]),
+            ("clif", &["derived", "pass"]),
             ("find_inverse", &["primal"]),
-            ("primal", &[]),
+            ("primal", &["pass"]),
             ("facts", &["primal"]),
             ("batch", &["facts"]),
             ("shadow", &["facts", "primal"]),

@@ -23,35 +23,34 @@ use cranelift_entity::EntitySet;
 
 use crate::clif::hoist_tape_check::{self, hoist_tape_check};
 use crate::clif::preaccumulate::{self, Choice, preaccumulate};
+use crate::pass::{ListedPass, Runs};
 use brolga_clif::loop_layout::{LoopPasses, loop_layout};
 use brolga_clif::slp_divisions::slp_divisions;
 use brolga_clif::vectorise::{self, LoopPolicy, has_lanes, vectorise};
 use brolga_clif::verified::Passes;
 
 /// A pass over the CLIF of one function.
-struct ClifPass {
-    /// Its name, by which the verifier speaks of it.
-    name: &'static str,
-    /// What it runs for: if one of these is switched on. None if it always runs.
-    switches: &'static [Pass],
-    /// Change a function. Remarks go to the context.
-    run: fn(&mut ir::Function, &mut ClifCx<'_>),
-}
+type ClifPass = ListedPass<fn(&mut ir::Function, &mut ClifCx<'_>)>;
 
-/// The passes, in order. With little effort only the first [`QUICK`] run.
+/// The passes, in order. Remarks go to the context. With little effort only the first [`QUICK`]
+/// run.
 const PASSES: &[ClifPass] = &[
-    ClifPass { name: "hoist_tape_check", switches: &[], run: hoist_tape_checks },
-    ClifPass { name: "preaccumulate", switches: &[Pass::Preaccumulate], run: multiply_out },
-    ClifPass { name: "vectorise", switches: &[Pass::Vectorise, Pass::Promote], run: vectorise_loops },
-    ClifPass { name: "slp_divisions", switches: &[Pass::SlpDivisions], run: pack_divisions },
-    ClifPass { name: "loop_layout", switches: &[Pass::LoopRotate, Pass::LicmGvn], run: lay_out_loops },
+    ListedPass {
+        name: "hoist_tape_check",
+        runs: Runs::Always("where the tape has a fence, no record asks for room"),
+        run: hoist_tape_checks,
+    },
+    ListedPass { name: "preaccumulate", runs: Runs::If(&[Pass::Preaccumulate]), run: multiply_out },
+    ListedPass { name: "vectorise", runs: Runs::If(&[Pass::Vectorise, Pass::Promote]), run: vectorise_loops },
+    ListedPass { name: "slp_divisions", runs: Runs::If(&[Pass::SlpDivisions]), run: pack_divisions },
+    ListedPass { name: "loop_layout", runs: Runs::If(&[Pass::LoopRotate, Pass::LicmGvn]), run: lay_out_loops },
 ];
 const QUICK: usize = 2;
 
 /// Run the passes over a function, as long as Cranelift's verifier has nothing to say.
 pub(crate) fn run(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
     for pass in &PASSES[..if cx.quick { QUICK } else { PASSES.len() }] {
-        if pass.switches.is_empty() || pass.switches.iter().any(|&p| cx.runs(p)) {
+        if pass.is_on(cx.enabled) {
             (pass.run)(func, cx);
             if !cx.verified.check_after(pass.name, func) {
                 return;
