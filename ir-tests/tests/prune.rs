@@ -29,7 +29,7 @@ use brolga_oracle::interp::to_bits;
 use brolga_oracle::{Limits, Oracle, OracleError};
 use brolga_testing::{asked, budget, is_quick};
 use brolga_transform::dce::{KnownPrimal, prune};
-use brolga_transform::primal::mem2reg::Callees;
+use brolga_transform::primal::mem2reg::CalleeWrites;
 use brolga_transform::primal::normalise::{PrimalCx, normalise};
 
 /// What to cut out of a program, in per cent.
@@ -122,7 +122,7 @@ fn cut_and_pruned(
             continue;
         }
         let program = &file.program;
-        let callees = &Callees::new(program);
+        let callees = &CalleeWrites::new(program);
         let cx = PrimalCx { program, key, callees, enabled: PassSet::ALL, isa: &*isa };
         let func = normalise(f.body.clone()?, cx).ok()?.func;
         let cfg = Cfg::compute(&func);

@@ -616,7 +616,7 @@ impl<'a> Subject<'a> {
             found.push(format!("{what}the interpreter returns {value:?}, compiled code {:?}", outcome.value));
         }
         let mut gradient: Vec<Option<Vec<f64>>> = tape.arg_lanes[1..].to_vec();
-        for (i, shadow) in owners.into_iter().zip(tape.extra_shadows) {
+        for (i, shadow) in owners.into_iter().zip(tape.reverse.extra_shadows) {
             gradient[i] = Some(shadow);
         }
         let scale = gradient.iter().flatten().flatten().fold(1.0, |m: f64, x| m.max(x.abs()));

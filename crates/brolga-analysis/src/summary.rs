@@ -127,7 +127,7 @@ pub enum Sources {
 
 /// What a result is made from, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct Provenance {
     /// From what.
     pub from: Sources,
     /// The parameters that lead to it from operand to operand, whatever memory is read beside.
@@ -168,7 +168,7 @@ pub struct Summaries {
     /// Which recursions may as well run once more.
     pub(crate) rerunnable: HashSet<FuncKey>,
     /// What results are made from.
-    pub(crate) results: HashMap<FuncKey, Vec<Made>>,
+    pub(crate) results: HashMap<FuncKey, Vec<Provenance>>,
     /// Which parameters are places in an instance's memory.
     pub(crate) offsets: HashMap<FuncKey, Vec<bool>>,
     /// Whether some function computes a float's bits from integers in memory.

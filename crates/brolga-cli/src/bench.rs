@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use brolga::{Effort, Error, Mode, Options};
 use brolga_driver::output::error_json;
-use brolga_driver::timing::{Cost, Share, cost};
+use brolga_driver::timing::{Cost, DerivativeCost, cost};
 use brolga_driver::{File, Invocation};
 use clap::Args;
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -73,7 +73,7 @@ fn measure(file: &File, rules: &Rules<'_>, job: &Job<'_>, budget: Duration) -> R
 /// "rounds"}`; an error in place of a tangent that is refused, or traps.
 fn bench_json(call: &Invocation, cost: &Cost) -> Value {
     let tenths = |ns: f64| (ns * 10.0).round() / 10.0;
-    let share = |s: &Share| {
+    let share = |s: &DerivativeCost| {
         let ratios = s.ratio.map(|all| all.map(|x| (x * 1e3).round() / 1e3));
         let (ratio, quartiles) = (ratios.map(|r| r[1]), ratios.map(|r| [r[0], r[2]]));
         json!({ "ns": tenths(s.ns), "ratio": ratio, "quartiles": quartiles })
@@ -101,7 +101,7 @@ fn bench_text(written: &str, cost: &Cost) -> String {
     table.set_header(cells(["", "time", "/ primal", "quartiles"].map(str::to_owned)));
     table.add_row(cells(["primal".to_owned(), time(cost.primal_ns), String::new(), String::new()]));
     for (name, share) in [("gradient", Ok(&cost.gradient)), ("tangent", cost.tangent.as_ref())] {
-        let Ok(Share { ns, ratio }) = share else { continue };
+        let Ok(DerivativeCost { ns, ratio }) = share else { continue };
         let (ratio, quartiles) = match ratio {
             Some([low, ratio, high]) => (format!("{ratio:.2}"), format!("{low:.2} … {high:.2}")),
             None => Default::default(),

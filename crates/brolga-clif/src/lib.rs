@@ -17,7 +17,7 @@
 //!
 //! A pass knows nothing of derivatives. What the CLIF of a function does not tell, the caller says:
 //! which loops may add up in another order, which accesses touch memory that no other access
-//! touches ([`vectorise::How`]), and by two marks in the function what is a log ([`marks`]).
+//! touches ([`vectorise::LoopPolicy`]), and by two marks in the function what is a log ([`marks`]).
 //!
 //! **Invariant.** Results and memory stay, bit for bit, but for what a caller allows; so does
 //! whether a function traps.
@@ -26,6 +26,7 @@
 
 pub mod inverse;
 pub mod licm_gvn;
+pub mod linear;
 pub mod loop_layout;
 pub mod loop_rotate;
 mod map;

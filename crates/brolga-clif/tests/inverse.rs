@@ -491,6 +491,20 @@ fn places_that_are_the_same_and_cannot_be_undone_trap() {
     for n in [8, 12, 100] {
         assert_eq!(there_and_back(sizes, 20, n), (0.0, 0, true));
     }
+    // A number that is shifted is no multiple of the distance: for zero both are v0+8.
+    let shifted = "block0(v0: i64, v1: i64, v2: i64):
+            v3 = iconst.i64 8
+            v4 = ishl v3, v2
+            v5 = iadd v0, v4
+            v6 = ishl v2, v3
+            v7 = iadd v0, v6
+            v8 = load.i64 v5
+            v9 = load.i64 v7+8
+            v10 = iadd v8, v9
+            store v10, v5
+            return";
+    let back = found(&function(&text(shifted))).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(back.to_string().matches("trapnz").count(), 2, "{back}");
 }
 
 #[test]

@@ -107,7 +107,7 @@ const PASSES: [Pass; 6] = [
     ("vectorise", |f| {
         let none = EntitySet::new();
         let (shadows, watched) = (EntitySet::new(), &none);
-        let how = vectorise::How {
+        let how = vectorise::LoopPolicy {
             reorder: &|_| false,
             watched,
             shadows: &shadows,

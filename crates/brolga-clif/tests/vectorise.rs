@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-use brolga_clif::vectorise::{How, Looked, has_lanes};
+use brolga_clif::vectorise::{LoopPolicy, VectorReport, has_lanes};
 use brolga_testing::noise::Noise;
 use brolga_testing::{asked, budget, function, jit};
 use cranelift_codegen::ir::{self, Opcode};
@@ -26,10 +26,10 @@ fn compile(funcs: Vec<ir::Function>) -> (JITModule, Vec<Compiled>) {
     (module, found.into_iter().map(of).collect())
 }
 
-fn one_by_one(func: &mut ir::Function) -> Vec<Looked> {
+fn one_by_one(func: &mut ir::Function) -> Vec<VectorReport> {
     brolga_clif::vectorise::vectorise(
         func,
-        How {
+        LoopPolicy {
             reorder: &|_| false,
             watched: &EntitySet::new(),
             shadows: &EntitySet::new(),
@@ -41,10 +41,10 @@ fn one_by_one(func: &mut ir::Function) -> Vec<Looked> {
     )
 }
 
-fn lanes(func: &mut ir::Function, reorder: bool, worth: bool) -> Vec<Looked> {
+fn lanes(func: &mut ir::Function, reorder: bool, worth: bool) -> Vec<VectorReport> {
     brolga_clif::vectorise::vectorise(
         func,
-        How {
+        LoopPolicy {
             reorder: &|_| reorder,
             watched: &EntitySet::new(),
             shadows: &EntitySet::new(),
@@ -461,8 +461,15 @@ fn places() {
     // Not where it is not wanted.
     let mut func = function(&text(add, 8));
     let (watched, shadows) = (&EntitySet::new(), &EntitySet::new());
-    let how =
-        How { reorder: &|_| true, watched, shadows, worth: false, lanes: true, apart: &|_, _| false, stay: &|_| false };
+    let how = LoopPolicy {
+        reorder: &|_| true,
+        watched,
+        shadows,
+        worth: false,
+        lanes: true,
+        apart: &|_, _| false,
+        stay: &|_| false,
+    };
     assert!(brolga_clif::vectorise::vectorise(&mut func, how).iter().all(|l| l.outcome.is_err()));
 }
 
@@ -512,7 +519,7 @@ fn what_is_known_to_be_apart_is_not_compared() {
         let mut shadows = EntitySet::new();
         shadows.extend(in_shadows);
         let watched = &EntitySet::new();
-        let how = How {
+        let how = LoopPolicy {
             reorder: &|_| false,
             watched,
             shadows: &shadows,
@@ -570,7 +577,8 @@ fn several_terms_of_an_iteration_are_added_to_each_other_first() {
         let mut func = func.clone();
         let watched = &EntitySet::new();
         let apart = &|_, _| false;
-        let how = How { reorder: &|_| reorder, watched, shadows, worth: false, lanes: true, apart, stay: &|_| true };
+        let how =
+            LoopPolicy { reorder: &|_| reorder, watched, shadows, worth: false, lanes: true, apart, stay: &|_| true };
         let looked = brolga_clif::vectorise::vectorise(&mut func, how).remove(0);
         assert_eq!(looked.outcome.map(|t| (t.at_a_time, t.cells)), Ok((1, 1)));
         let v = func.layout.blocks().find(|&b| func.block_successors(b).any(|s| s == b)).unwrap();
@@ -619,7 +627,7 @@ fn what_is_known_to_be_apart_does_not_count() {
     assert_eq!(accesses.len(), 16);
     let outcome = |shadows: &EntitySet<ir::Inst>| {
         let watched = &EntitySet::new();
-        let how = How {
+        let how = LoopPolicy {
             reorder: &|_| false,
             watched,
             shadows,

@@ -13,7 +13,7 @@
 //!
 //! [`Options::width`]: brolga::Options
 
-use brolga::drivers::width_for;
+use brolga::drivers::{Lane, width_for};
 use brolga::{ArgActivity, DerivedRule, Error};
 use cranelift_codegen::data_value::DataValue;
 
@@ -58,7 +58,7 @@ pub fn batch(rule: &DerivedRule, call: &Invocation, directions: &[Direction]) ->
         for i in 0..n {
             given[k * (hidden + n) + hidden + i] = direction.of_value(i).cloned();
             if let (Some(bytes), Some(b)) = (direction.of_buffer(i), memory.buffer_mut(i)) {
-                call.interleave(i, b.shadow.bytes_mut(), bytes, (k, width));
+                call.interleave(i, b.shadow.bytes_mut(), bytes, Lane { k, width });
             }
         }
     }
@@ -68,7 +68,7 @@ pub fn batch(rule: &DerivedRule, call: &Invocation, directions: &[Direction]) ->
     undamaged(&memory)?;
     let of_buffer = |i: usize, k: usize| {
         let b = memory.shadow(i).filter(|b| b.elem.is_float())?;
-        Some(decode_all(b.elem, &call.of_direction(i, b.shadow.bytes(), (k, width))))
+        Some(decode_all(b.elem, &call.of_direction(i, b.shadow.bytes(), Lane { k, width })))
     };
     let one = |k: usize| Tangents {
         value: items(call, &value),
@@ -96,7 +96,7 @@ pub fn gradients(rule: &DerivedRule, calls: &[Invocation]) -> Result<Vec<Outcome
         seeds.extend_from_slice(&call.seeds);
         for (i, arg) in call.args.iter().enumerate() {
             if let (BoundArg::Buffer { shadow, .. }, Some(b)) = (arg, memory.buffer_mut(i)) {
-                call.interleave(i, b.shadow.bytes_mut(), shadow, (k, width));
+                call.interleave(i, b.shadow.bytes_mut(), shadow, Lane { k, width });
             }
         }
     }
@@ -109,7 +109,7 @@ pub fn gradients(rule: &DerivedRule, calls: &[Invocation]) -> Result<Vec<Outcome
     let one = |k: usize| Outcome {
         value: items(call, &value),
         buffers: contents(call, &memory),
-        gradient: gradient_of(call, &memory, &found[k * n..][..n], (k, width)),
+        gradient: gradient_of(call, &memory, &found[k * n..][..n], Lane { k, width }),
         tape_bytes: run.tape_bytes(),
         loops: run.loop_stats(),
         plans: run.loop_plans(),
@@ -124,14 +124,14 @@ pub fn gradient_of(
     call: &Invocation,
     memory: &Memory,
     cotangents: &[Option<DataValue>],
-    at: (usize, usize),
+    lane: Lane,
 ) -> Vec<Option<Item>> {
     let of = |i: usize| match call.activity(i) {
         ArgActivity::Const => None,
         ArgActivity::Active => cotangents[call.hidden() + i].as_ref().map(|v| from_data(v, call.params[i])),
         ArgActivity::Duplicated => {
             let b = memory.shadow(i)?;
-            Some(Item::Many(decode_all(b.elem, &call.of_direction(i, b.shadow.bytes(), at))))
+            Some(Item::Many(decode_all(b.elem, &call.of_direction(i, b.shadow.bytes(), lane))))
         }
     };
     (0..call.args.len()).map(of).collect()

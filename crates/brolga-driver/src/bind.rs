@@ -18,6 +18,7 @@
 
 use std::sync::Arc;
 
+use brolga::drivers::Lane;
 use brolga::{ArgActivity, ArgSpec, Elem, FuncKey, MemoryMode, Program, Promises, Request};
 use brolga_reversible::PlaceWord;
 use cranelift_codegen::data_value::DataValue;
@@ -219,17 +220,17 @@ impl Invocation {
         words.iter().enumerate().filter_map(one).filter(|(at, elem)| at + elem.bytes() <= data.len()).collect()
     }
 
-    /// Put what one derivative of a batch has for a buffer among what all have: number `k` of
-    /// `width`. Each float of all is as many floats, one behind the other.
-    pub fn interleave(&self, arg: usize, all: &mut [u8], one: &[u8], (k, width): (usize, usize)) {
+    /// Put what one derivative of a batch has for a buffer among what all have: each float of all
+    /// is as many floats as the batch is wide, one behind the other.
+    pub fn interleave(&self, arg: usize, all: &mut [u8], one: &[u8], Lane { k, width }: Lane) {
         for (at, elem) in self.numbers(arg) {
             let n = elem.bytes();
-            brolga::drivers::interleave(&mut all[width * at..][..width * n], &one[at..at + n], n, (k, width));
+            brolga::drivers::interleave(&mut all[width * at..][..width * n], &one[at..at + n], n, Lane { k, width });
         }
     }
 
     /// Take it out again.
-    pub fn of_direction(&self, arg: usize, all: &[u8], (k, width): (usize, usize)) -> Vec<u8> {
+    pub fn of_direction(&self, arg: usize, all: &[u8], Lane { k, width }: Lane) -> Vec<u8> {
         let mut one = vec![0; all.len() / width];
         for (at, elem) in self.numbers(arg) {
             let n = elem.bytes();

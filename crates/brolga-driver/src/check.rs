@@ -359,7 +359,7 @@ fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> 
     let args = oracle_args(call, &memory);
     // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program
     // may do with them.
-    let r = unsafe { Oracle::new(call.interpreted(program)).gradient(call.func, &args, &call.seeds) }?;
+    let r = unsafe { Oracle::new(call.interpreted(program)).gradient(call.func, &args, &call.seeds) }?.reverse;
     let entries = |lists: Vec<Option<Vec<f64>>>| -> Vec<Option<Item>> {
         let item = |l: Vec<f64>| Item::Many(l.into_iter().map(Num::F64).collect());
         lists.into_iter().skip(call.hidden()).map(|l| l.map(item)).collect()

@@ -14,7 +14,7 @@
 //! colouring of the pattern has colours; a run for each few of them. Where a program has no
 //! batches, a run for each.
 
-use brolga::drivers::{Pattern, Sweep, by_columns, by_rows, sparse, width_for};
+use brolga::drivers::{Lane, Pattern, Sweep, by_columns, by_rows, sparse, width_for};
 use brolga::{ArgActivity, DerivedRule, Error, Mode};
 use cranelift_codegen::data_value::DataValue;
 
@@ -215,7 +215,7 @@ impl<'a> Back<'a> {
         let n = call.hidden() + call.args.len();
         let one = |k: usize| {
             let of_seed = &cotangents[k * n..][..n];
-            flat(&gradient_of(call, &self.memory, of_seed, (k, width)), columns)
+            flat(&gradient_of(call, &self.memory, of_seed, Lane { k, width }), columns)
         };
         Ok((0..all.len()).map(one).collect())
     }

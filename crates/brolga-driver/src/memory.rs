@@ -15,6 +15,7 @@
 //! **Cost.** A copy of the contents and of the shadow of each buffer, and a kilobyte of fence on
 //! either side of both. A look for damage reads the fences.
 
+use brolga::drivers::Lane;
 use brolga::{Arg, ArgActivity, ArgSpec, Diagnostic, Error};
 use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;
@@ -292,7 +293,7 @@ impl Memory {
             if let (BoundArg::Buffer { shadow, .. }, Some(b)) = (arg, &mut self.buffers[i]) {
                 let all = b.shadow.bytes_mut();
                 let width = all.len().checked_div(shadow.len()).unwrap_or(1);
-                (0..width).for_each(|k| call.interleave(i, all, shadow, (k, width)));
+                (0..width).for_each(|k| call.interleave(i, all, shadow, Lane { k, width }));
             }
         }
     }

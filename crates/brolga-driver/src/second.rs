@@ -15,7 +15,7 @@
 //! many times as large as there are directions in the run. A rule is derived once for each width,
 //! or for each run where runs leave traces in data objects.
 
-use brolga::drivers::{Star, width_for};
+use brolga::drivers::{Lane, Star, width_for};
 use brolga::second::{Along, HessianRule, Second};
 use brolga::{ArgActivity, Error, Mode};
 use brolga_wasm::Instance;
@@ -51,7 +51,7 @@ pub fn products(rule: &HessianRule, call: &Invocation, direction: &Direction) ->
 /// # Errors
 /// As of [`products`].
 pub fn products_along(
-    rule: FreshRule<'_>,
+    rule: FreshHessian<'_>,
     call: &Invocation,
     directions: &[Direction],
 ) -> Result<Vec<Products>, Error> {
@@ -109,7 +109,7 @@ fn batch(rule: &HessianRule, call: &Invocation, directions: &[Direction]) -> Res
         ArgActivity::Duplicated => {
             let (owner, elem, ..) = call.buffer(i)?;
             let [_, product] = places.blocks[owner].as_ref()?;
-            Some(Item::Many(decode_all(elem, &call.of_direction(i, product.bytes(), (k, width)))))
+            Some(Item::Many(decode_all(elem, &call.of_direction(i, product.bytes(), Lane { k, width }))))
         }
     };
     let one =
@@ -133,7 +133,7 @@ impl SecondShadows {
                 let mut tangents = Block::new(&still);
                 for (k, direction) in directions.iter().enumerate() {
                     if let Some(bytes) = direction.of_buffer(i) {
-                        call.interleave(i, tangents.bytes_mut(), bytes, (k, width));
+                        call.interleave(i, tangents.bytes_mut(), bytes, Lane { k, width });
                     }
                 }
                 Some([tangents, Block::new(&still)])
@@ -182,7 +182,7 @@ pub struct Hessian {
 /// # Errors
 /// As [`products`].
 pub fn hessian(
-    rule: FreshRule<'_>,
+    rule: FreshHessian<'_>,
     call: &Invocation,
     pattern: Option<&Star>,
     step: &mut dyn FnMut(usize, usize),
@@ -219,7 +219,7 @@ pub fn flat(items: &[Option<Item>], inputs: &[Input]) -> Vec<f64> {
 
 /// How to get the rule of a call's second derivatives, of a width, whose data objects are as at the
 /// start.
-pub type FreshRule<'a> = &'a dyn Fn(u32) -> Result<HessianRule, Error>;
+pub type FreshHessian<'a> = &'a dyn Fn(u32) -> Result<HessianRule, Error>;
 
 /// Rules of a call's second derivatives: one for all runs, or, where runs leave traces in data
 /// objects, another one each time.

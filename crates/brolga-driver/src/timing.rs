@@ -226,9 +226,9 @@ pub struct Cost {
     /// Nanoseconds of the primal.
     pub primal_ns: f64,
     /// Of value and gradient.
-    pub gradient: Share,
+    pub gradient: DerivativeCost,
     /// Of value and tangent, or why there is none: it is refused, or traps.
-    pub tangent: Result<Share, Error>,
+    pub tangent: Result<DerivativeCost, Error>,
     /// Nanoseconds that a call of nothing takes, which are in none of the others.
     pub guard_ns: f64,
     /// By how much that varies: half of the rounds lie within so many nanoseconds. What takes less
@@ -242,7 +242,7 @@ pub struct Cost {
 
 /// What a derivative costs.
 #[derive(Clone, Copy, Debug)]
-pub struct Share {
+pub struct DerivativeCost {
     /// Nanoseconds of one call.
     pub ns: f64,
     /// In multiples of the primal: the quartiles of all rounds, the median in the middle. There is
@@ -339,7 +339,7 @@ pub fn cost(
     let (primal_ns, spread_ns) = (quartiles(&net_times[0])[1], high - low);
     let share = |of: &Vec<f64>| {
         let ratios: Vec<f64> = of.iter().zip(&net_times[0]).map(|(time, primal)| time / primal).collect();
-        Share { ns: quartiles(of)[1], ratio: (primal_ns >= 2.0 * spread_ns).then(|| quartiles(&ratios)) }
+        DerivativeCost { ns: quartiles(of)[1], ratio: (primal_ns >= 2.0 * spread_ns).then(|| quartiles(&ratios)) }
     };
     let (gradient, tangent) = (share(&net_times[1]), refused.map_or_else(|| Ok(share(&net_times[2])), Err));
     let tape_bytes = all[2].repeated.tape_bytes();

@@ -29,7 +29,7 @@ pub const COPIED: u32 = 1 << 30;
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
     insts: Vec<Copied>,
-    sites: Vec<Site>,
+    sites: Vec<InlinedCall>,
 }
 
 /// One instruction, copied once.
@@ -42,7 +42,7 @@ struct Copied {
 
 /// A call that was replaced by the callee's body.
 #[derive(Clone, Copy, Debug)]
-struct Site {
+struct InlinedCall {
     func: FuncKey,
     call: ir::Inst,
     /// The call that was replaced by what this one is in.
@@ -86,7 +86,7 @@ impl Copies {
 
     /// Begin to replace a call of `func`'s own body.
     pub fn at(&mut self, func: FuncKey, call: ir::Inst) -> Inlining {
-        Inlining { site: self.site(Site { func, call, outer: None }), nested: HashMap::default() }
+        Inlining { site: self.site(InlinedCall { func, call, outer: None }), nested: HashMap::default() }
     }
 
     /// Copy an instruction of `callee` to where a call of it stood: its new number. `inst` is as
@@ -100,7 +100,7 @@ impl Copies {
         ir::Inst::from_u32(COPIED + self.insts.len() as u32 - 1)
     }
 
-    fn site(&mut self, site: Site) -> SiteId {
+    fn site(&mut self, site: InlinedCall) -> SiteId {
         self.sites.push(site);
         SiteId(self.sites.len() as u32 - 1)
     }
@@ -112,7 +112,7 @@ impl Copies {
         }
         let old = self.sites[site.0 as usize];
         let outer = old.outer.map_or(to.site, |o| self.nest(to, o));
-        let new = self.site(Site { outer: Some(outer), ..old });
+        let new = self.site(InlinedCall { outer: Some(outer), ..old });
         to.nested.insert(site, new);
         new
     }

@@ -67,7 +67,7 @@ impl Line {
         let func = program.func("f").expect("it is defined");
         // SAFETY: the program accesses no memory.
         let r = unsafe { Oracle::new(&program).gradient(func, &args, &[f64s(1.0)]) }?;
-        Ok(r.arg_lanes.into_iter().flatten().flatten().collect())
+        Ok(r.reverse.arg_lanes.into_iter().flatten().flatten().collect())
     }
 }
 

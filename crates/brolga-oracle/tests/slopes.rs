@@ -179,7 +179,7 @@ fn single_precision_has_the_same_slopes() {
                 let args: Vec<OracleArg> = x.iter().map(|&x| OracleArg::active(arg(x))).collect();
                 let g = unsafe { Oracle::new(&p).gradient(func(&p, "f"), &args, &[arg(1.0)]) };
                 let g = g.unwrap_or_else(|e| panic!("{op}: {e}"));
-                g.arg_lanes.into_iter().map(|l| l.unwrap()[0]).collect::<Vec<f64>>()
+                g.reverse.arg_lanes.into_iter().map(|l| l.unwrap()[0]).collect::<Vec<f64>>()
             };
             for (a, b) in of(true).into_iter().zip(of(false)) {
                 assert!(close(a, b, 1e-5), "{op} at {x:?}: {a}, not {b}");

@@ -135,7 +135,7 @@ pub struct Addressable {
 }
 
 /// Everything that a request leads to.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Derivation {
     /// The program, with thunks for known functions whose address is taken.
     pub program: Program,

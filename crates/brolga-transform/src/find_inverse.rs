@@ -32,7 +32,7 @@ const OVERLAP: (u8, &str, &str) = (
 );
 
 /// Inverses that are being derived.
-struct Finder<'p> {
+struct InverseFinder<'p> {
     program: &'p Program,
     /// Bodies, in which variables on the stack are values.
     bodies: BTreeMap<FuncKey, ir::Function>,
@@ -44,7 +44,7 @@ struct Finder<'p> {
     found: Vec<(String, ir::Function, FuncKey)>,
 }
 
-impl Finder<'_> {
+impl InverseFinder<'_> {
     /// Find out what a function does, and those that it calls. To begin with, each does nothing.
     fn look(&mut self, root: FuncKey) {
         let all = reachable(self.program, root);
@@ -161,7 +161,7 @@ pub fn find_inverse(program: &mut Program, function: &str, state: &[(usize, Stat
     };
     let states: Vec<usize> = state.iter().map(|s| s.0).collect();
     let (bodies, effects, needed, found) = Default::default();
-    let mut finder = Finder { program, bodies, effects, needed, found };
+    let mut finder = InverseFinder { program, bodies, effects, needed, found };
     finder.look(key);
     let refused = |of: FuncKey, e: Box<(ir::Inst, String, &'static str)>| {
         let (inst, why, help) = *e;

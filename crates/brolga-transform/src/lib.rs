@@ -48,6 +48,7 @@ pub mod facts;
 mod find_inverse;
 mod guards;
 pub mod nested;
+pub mod pass;
 mod pipeline;
 pub mod plan;
 pub mod primal;

@@ -6,7 +6,8 @@
 //! **Answer.** A [`Provided`]: a function of C's with a rule, a [`Shim`], a call through the table,
 //! a time loop, an inverse pair, a fork, a part of OpenMP, nothing (a trap), or a function that is
 //! written around the module's own. The latter is an [`Around`], which says its type, writes its
-//! body, and tries the module's function to see whether it computes what is expected ([`Trial`]).
+//! body, and tries the module's function to see whether it computes what is expected
+//! ([`TrialRun`]).
 //!
 //! **Cost.** An entry for each such function; trials run the module's function a few times when it
 //! is loaded.
@@ -66,7 +67,7 @@ pub(crate) type Replaced = HashMap<u32, Provided>;
 
 /// Runs the module's function: with bytes at some places of memory, and on arguments. What it
 /// returns, and the first bytes of memory behind it.
-pub(crate) type Trial<'t> = dyn FnMut(&[(usize, Vec<u8>)], &[Val]) -> Option<(Vec<Val>, Vec<u8>)> + 't;
+pub(crate) type TrialRun<'t> = dyn FnMut(&[(usize, Vec<u8>)], &[Val]) -> Option<(Vec<Val>, Vec<u8>)> + 't;
 
 /// A function that is written around a module's own.
 pub(crate) trait Around: Send + Sync {
@@ -75,5 +76,5 @@ pub(crate) trait Around: Send + Sync {
     /// Its body, up to the return; `wrapped` is the symbol of the module's function.
     fn emit(&self, fx: &mut Fx<'_, '_, '_, '_>, wrapped: &str);
     /// Whether the module's function computes what is written around it.
-    fn agrees(&self, trial: &mut Trial<'_>) -> bool;
+    fn agrees(&self, trial: &mut TrialRun<'_>) -> bool;
 }

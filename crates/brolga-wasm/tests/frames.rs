@@ -25,15 +25,29 @@ const FUNCTIONS: &str = r#"(module (memory (export "memory") 1) (global $sp (mut
     (f64.store (local.get $p) (f64.const 1.5))
     (f64.mul (f64.load offset=8 (local.get $fp)) (f64.load offset=8 (local.get $fp)))))"#;
 
-fn gradient(name: &str, args: (f64, i32), (mode, full): (Mode, bool)) -> Result<f64, Error> {
-    gradient_of(FUNCTIONS, name, args, (mode, full, true))
+/// How a gradient is derived: the mode, with full effort, with what replaces library functions.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    mode: Mode,
+    full: bool,
+    replaces: bool,
+}
+
+/// Each mode with and without full effort.
+fn manners() -> impl Iterator<Item = Manner> {
+    let modes = [Mode::Split, Mode::Combined, Mode::Gradient];
+    modes.into_iter().flat_map(|mode| [false, true].map(|full| Manner { mode, full, replaces: true }))
+}
+
+fn gradient(name: &str, args: (f64, i32), manner: Manner) -> Result<f64, Error> {
+    gradient_of(FUNCTIONS, name, args, manner)
 }
 
 fn gradient_of(
     text: &str,
     name: &str,
     (x, p): (f64, i32),
-    (mode, full, replaces): (Mode, bool, bool),
+    Manner { mode, full, replaces }: Manner,
 ) -> Result<f64, Error> {
     let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
     let effort = if full { Options::full().effort } else { options().effort };
@@ -77,11 +91,9 @@ fn arrays_with_initialisers() {
     let zeros = store(0, "(i64.const 0)") + &store(8, "(i64.const 0)");
     for (first, elements) in [(&constants, [1.0, 2.0]), (&moved, [1.0, 2.0]), (&zeros, [0.0, 0.0])] {
         let text = with(first);
-        for (mode, full) in [Mode::Split, Mode::Combined, Mode::Gradient].iter().flat_map(|m| [(*m, false), (*m, true)])
-        {
+        for manner in manners() {
             for n in [0, 1] {
-                let found =
-                    gradient_of(&text, "f", (0.7, n), (mode, full, true)).unwrap_or_else(|e| panic!("{e}\n{text}"));
+                let found = gradient_of(&text, "f", (0.7, n), manner).unwrap_or_else(|e| panic!("{e}\n{text}"));
                 assert_eq!(found, 0.5 * (elements[n as usize] + 1.0), "{n}\n{text}");
             }
         }
@@ -90,23 +102,19 @@ fn arrays_with_initialisers() {
 
 #[test]
 fn what_lies_there_is_read() {
-    for mode in [Mode::Split, Mode::Combined, Mode::Gradient] {
-        for full in [false, true] {
-            for (name, x, right) in [("double", 1.5, 1.5), ("same", 1.5, 1.5), ("paths", 1.5, 3.0), ("paths", 0.5, 5.0)]
-            {
-                let manner = (mode, full);
-                assert_eq!(gradient(name, (x, 2048), manner).unwrap(), right, "{name} {manner:?}");
-                // Into the frame, where it is read afterwards.
-                match gradient(name, (x, 1016), manner) {
-                    // With other last digits the slope is that of the number with these, another
-                    // number has none.
-                    Ok(g) => {
-                        let right = if name == "same" { 0.0 } else { right };
-                        assert!((g - right).abs() < 1e-14, "{name} {manner:?}: {g}");
-                    }
-                    Err(Error::Trap(t)) => assert_eq!(t.code, "untracked_bits"),
-                    Err(other) => panic!("{name} {manner:?}: {other:?}"),
+    for manner in manners() {
+        for (name, x, right) in [("double", 1.5, 1.5), ("same", 1.5, 1.5), ("paths", 1.5, 3.0), ("paths", 0.5, 5.0)] {
+            assert_eq!(gradient(name, (x, 2048), manner).unwrap(), right, "{name} {manner:?}");
+            // Into the frame, where it is read afterwards.
+            match gradient(name, (x, 1016), manner) {
+                // With other last digits the slope is that of the number with these, another number
+                // has none.
+                Ok(g) => {
+                    let right = if name == "same" { 0.0 } else { right };
+                    assert!((g - right).abs() < 1e-14, "{name} {manner:?}: {g}");
                 }
+                Err(Error::Trap(t)) => assert_eq!(t.code, "untracked_bits"),
+                Err(other) => panic!("{name} {manner:?}: {other:?}"),
             }
         }
     }
@@ -261,10 +269,7 @@ fn doubles_taken_apart_are_followed_or_guarded() {
 /// In every mode a function has this slope, seeded with one half; or, unless it is `sure` to have
 /// one, it is refused, or traps.
 fn expect(name: &str, (x, p): (f64, i32), (right, sure): (f64, bool)) {
-    let modes = [Mode::Split, Mode::Combined, Mode::Gradient];
-    let manners =
-        modes.into_iter().flat_map(|m| [(m, false, false), (m, false, true), (m, true, false), (m, true, true)]);
-    for manner in manners {
+    for manner in manners().flat_map(|m| [false, true].map(|replaces| Manner { replaces, ..m })) {
         match gradient_of(TAKEN_APART, name, (x, p), manner) {
             Ok(g) => assert_eq!(g, right, "{name} {p} {manner:?}"),
             Err(Error::Trap(t)) if !sure => assert_eq!(t.code, "untracked_bits", "{name} {p}"),

@@ -97,13 +97,10 @@ fn tasks_on_the_tape_of_what_forks_fork_themselves() {
     }
 }
 
-/// Tasks within tasks read two arrays, whose shadows lie side by side, in either order, or far from
-/// each other: all bits are the same.
-#[test]
-fn bits_do_not_depend_on_where_shadows_lie() {
-    let read = |name: &str, first: &str, second: &str| {
-        format!(
-            "function %{name}(i64) {{
+/// A task that multiplies an element of one array by one of another, twice.
+fn reading(name: &str, first: &str, second: &str) -> String {
+    format!(
+        "function %{name}(i64) {{
 block0(v0: i64):
     v1 = load.i64 v0
     v2 = load.i64 v0+8
@@ -116,10 +113,13 @@ block0(v0: i64):
     store aligned v8, v0+16
     return
 }}\n"
-        )
-    };
-    let text = read("a", "", "+8")
-        + &read("b", "+8", "+16")
+    )
+}
+
+/// Tasks within tasks read two arrays.
+fn reading_two_arrays() -> String {
+    reading("a", "", "+8")
+        + &reading("b", "+8", "+16")
         + "function %mid(i64) {
     ss0 = explicit_slot 24, align = 8
     ss1 = explicit_slot 24, align = 8
@@ -199,8 +199,14 @@ block0(v0: i64, v1: i64, v2: i64):
     v7 = iconst.i64 1
     call fn1(v4, v3, v5, v6, v7)
     return
-}";
-    let program = program(&text);
+}"
+}
+
+/// The shadows of two arrays lie side by side, in either order, or far from each other: all bits
+/// are the same.
+#[test]
+fn bits_do_not_depend_on_where_shadows_lie() {
+    let program = program(&reading_two_arrays());
     let request = Request::new(program.func("root").expect("it is there"), [ArgActivity::Duplicated; 3]);
     for mode in [Mode::Split, Mode::Gradient] {
         let rule = DerivedRule::new(&program, &request, &options(mode, 2)).expect("it is derived");

@@ -539,9 +539,7 @@ block0(v0: i64, v1: f64):
     );
 }
 
-#[test]
-fn calls() {
-    let source = "function %f(f64, i64) -> f64 {
+const CALLS: &str = "function %f(f64, i64) -> f64 {
     sig0 = (f64) -> f64
     fn0 = %g(i64, f64) -> f64
 block0(v0: f64, v1: i64):
@@ -556,10 +554,12 @@ block0(v0: i64, v1: f64):
     v3 = fadd v2, v1
     return v3
 }";
-    let options = Options::as_calls();
+
+#[test]
+fn calls_forwards() {
     check(
-        source,
-        &options,
+        CALLS,
+        &Options::as_calls(),
         Stage::Forward,
         expect![[r#"
             ; %f (f64 active, i64 duplicated) -> (f64 active)
@@ -602,9 +602,13 @@ block0(v0: i64, v1: f64):
                 return v3
         "#]],
     );
+}
+
+#[test]
+fn calls_in_reverse() {
     check(
-        source,
-        &options,
+        CALLS,
+        &Options::as_calls(),
         Stage::Pullback,
         expect![[r#"
             ; %f (f64 active, i64 duplicated) -> (f64 active)

@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// What is looked at of a package.
 #[derive(Default)]
-struct Package {
+struct CrateFiles {
     manifest: String,
     readme: String,
     /// Files beside the manifest.
@@ -46,7 +46,7 @@ pub fn check(root: &Path) -> Vec<String> {
         let text = |file| std::fs::read_to_string(at.join(file)).unwrap_or_default();
         let files = std::fs::read_dir(&at).into_iter().flatten().flatten();
         let files = files.map(|f| f.file_name().to_string_lossy().into_owned()).collect();
-        (folder.to_owned(), Package { manifest: text("Cargo.toml"), readme: text("README.md"), files })
+        (folder.to_owned(), CrateFiles { manifest: text("Cargo.toml"), readme: text("README.md"), files })
     };
     packages(&workspace, &members.split('"').skip(1).step_by(2).map(read).collect())
 }
@@ -58,7 +58,7 @@ fn names<'t>(manifest: &'t str, section: &str) -> Vec<&'t str> {
     versioned.filter_map(|l| l.split(['.', ' ', '=']).next()).filter(|n| !n.is_empty() && !n.starts_with('#')).collect()
 }
 
-fn packages(workspace: &str, all: &BTreeMap<String, Package>) -> Vec<String> {
+fn packages(workspace: &str, all: &BTreeMap<String, CrateFiles>) -> Vec<String> {
     let mut found = Vec::new();
     let versions: BTreeMap<&str, bool> = workspace
         .split("[workspace.dependencies]")
@@ -110,12 +110,12 @@ fn cycle(mut needs: BTreeMap<&str, Vec<&str>>) -> Option<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{FILES, Package, WANTED, cycle, packages};
+    use super::{CrateFiles, FILES, WANTED, cycle, packages};
 
-    fn complete_package(name: &str, rest: &str) -> (String, Package) {
+    fn complete_package(name: &str, rest: &str) -> (String, CrateFiles) {
         let manifest = format!("{}\n{rest}", WANTED.join("\n"));
         let files = FILES.iter().map(|f| (*f).to_owned()).collect();
-        (format!("crates/{name}"), Package { manifest, readme: format!("# {name}\n"), files })
+        (format!("crates/{name}"), CrateFiles { manifest, readme: format!("# {name}\n"), files })
     }
 
     #[test]
@@ -125,11 +125,11 @@ mod tests {
         let a = complete_package("a", "[dependencies]\nlibc = \"1\"\n");
         let b =
             complete_package("b", "\n[dependencies]\na.workspace = true\n\n[dev-dependencies]\nt.workspace = true\n");
-        let t = ("t".to_owned(), Package { manifest: "publish = false".to_owned(), ..Package::default() });
+        let t = ("t".to_owned(), CrateFiles { manifest: "publish = false".to_owned(), ..CrateFiles::default() });
         assert!(packages(workspace, &BTreeMap::from([a, b, t])).is_empty());
 
-        let bare = ("crates/a".to_owned(), Package::default());
-        let t = ("t".to_owned(), Package::default());
+        let bare = ("crates/a".to_owned(), CrateFiles::default());
+        let t = ("t".to_owned(), CrateFiles::default());
         // Each line, each file, the README's first line, and `publish = false`.
         let found = packages(workspace, &BTreeMap::from([bare, t]));
         assert_eq!(found.len(), WANTED.len() + FILES.len() + 2, "{found:?}");

@@ -10,7 +10,7 @@
 //! - No function has more than 100 lines, but for tables ([`functions`]).
 //! - The integration tests of a package are one binary, but for a few ([`binaries`]).
 //! - Crates and folders import what the layers allow ([`imports`]).
-//! - A name of a type has at most two definitions ([`types`]).
+//! - A name of a type has at most two definitions, and one in a crate ([`types`]).
 //! - Crates have what it takes to publish them ([`metadata`]).
 //! - Prose of documents and comments has a width, documents have a most number of lines, no dates,
 //!   and subjects that are named ([`prose`]).

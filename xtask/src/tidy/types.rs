@@ -1,4 +1,4 @@
-//! A name of a type has at most two definitions.
+//! A name of a type has at most two definitions, and one in a crate.
 //!
 //! A reader who meets `Kind` should know which. Structs, enums, unions, traits and aliases below
 //! the folders `src` of the workspace are counted, but for modules `tests` at the end of files.
@@ -29,7 +29,24 @@ pub fn check(root: &Path, files: &[PathBuf]) -> Vec<String> {
             defined.entry(ty.to_owned()).or_default().push(name.display().to_string());
         }
     }
-    complaints(&defined, KNOWN)
+    let mut found = complaints(&defined, KNOWN);
+    found.extend(within_crates(&defined));
+    found
+}
+
+/// Names of more than one type of a crate.
+fn within_crates(defined: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let mut out = Vec::new();
+    for (name, places) in defined {
+        let mut crates: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for place in places {
+            let folder = place.split_once("src/").map_or("", |p| p.0);
+            crates.entry(folder).or_default().push(place);
+        }
+        let twice = crates.values().filter(|places| places.len() > 1);
+        out.extend(twice.map(|places| format!("`{name}` is the name of types of one crate: {}", places.join(", "))));
+    }
+    out
 }
 
 fn complaints(defined: &BTreeMap<String, Vec<String>>, known: &[(&str, usize)]) -> Vec<String> {
@@ -70,7 +87,7 @@ fn types(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{complaints, types};
+    use super::{complaints, types, within_crates};
 
     #[test]
     fn definitions_are_found() {
@@ -86,5 +103,12 @@ mod tests {
         assert_eq!(complaints(&defined, &[("B", 3)]).len(), 1);
         assert_eq!(complaints(&defined, &[("A", 3), ("B", 4)]).len(), 1);
         assert!(complaints(&defined, &[("A", 3), ("B", 3)]).is_empty());
+    }
+
+    #[test]
+    fn two_types_of_one_name_in_a_crate_are_refused() {
+        let places = |places: [&str; 2]| [("A".to_owned(), places.map(str::to_owned).to_vec())].into();
+        assert!(within_crates(&places(["crates/a/src/x.rs", "crates/b/src/x.rs"])).is_empty());
+        assert_eq!(within_crates(&places(["crates/a/src/x.rs", "crates/a/src/y/z.rs"])).len(), 1);
     }
 }

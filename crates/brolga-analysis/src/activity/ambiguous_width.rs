@@ -43,7 +43,7 @@ pub(super) fn unsure(i: &ActivityInput<'_>) -> EntitySet<Value> {
         return EntitySet::new();
     }
     let cx = Widths(i);
-    let mut moves = Moves::default();
+    let mut moves = BitFlow::default();
     // A caller who does not know what it is has it from memory.
     let formal = i.func.dfg.block_params(i.cfg.blocks[0]).iter().zip(i.params);
     let unknown = formal.filter(|p| matches!(p.1, ParamMode::Bits { shape: Shape::Bytes { .. }, .. }));
@@ -55,7 +55,7 @@ pub(super) fn unsure(i: &ActivityInput<'_>) -> EntitySet<Value> {
         }
         i.cfg.insts(b).iter().for_each(|&inst| cx.note(inst, &mut moves));
     }
-    let Moves { edges, begin, end } = moves;
+    let BitFlow { edges, begin, end } = moves;
     if begin.is_empty() || end.is_empty() {
         return EntitySet::new();
     }
@@ -98,7 +98,7 @@ pub(super) fn written_as(i: &ActivityInput<'_>, inst: ir::Inst, cell: Cell, byte
 
 /// How bits move in a function, from and to whom.
 #[derive(Default)]
-struct Moves {
+struct BitFlow {
     edges: Vec<(Value, Value)>,
     /// What comes from memory.
     begin: Vec<Value>,
@@ -106,7 +106,7 @@ struct Moves {
     end: Vec<Value>,
 }
 
-impl Moves {
+impl BitFlow {
     fn edge(&mut self, from: Value, to: Value) {
         self.edges.push((from, to));
     }
@@ -127,7 +127,7 @@ fn closure(mut work: Vec<Value>, edges: impl Iterator<Item = (Value, Value)>) ->
 struct Widths<'a>(&'a ActivityInput<'a>);
 
 impl Widths<'_> {
-    fn note(&self, inst: ir::Inst, moves: &mut Moves) {
+    fn note(&self, inst: ir::Inst, moves: &mut BitFlow) {
         let func = self.0.func;
         let (args, results) = (func.dfg.inst_args(inst), func.dfg.inst_results(inst));
         let mut all = |from: &[Value]| from.iter().for_each(|&x| results.iter().for_each(|&r| moves.edge(x, r)));
@@ -190,7 +190,7 @@ impl Widths<'_> {
         func.dfg.immediates[imm].as_slice().chunks(8).any(|l| is_one_lane(l, 8))
     }
 
-    fn call(&self, inst: ir::Inst, moves: &mut Moves) {
+    fn call(&self, inst: ir::Inst, moves: &mut BitFlow) {
         let (func, summaries) = (self.0.func, self.0.summaries);
         let Some(CalleeKind::Derived(f)) = CalleeKind::of(self.0.program, func, inst) else { return };
         let (args, results) = (func.dfg.inst_args(inst), func.dfg.inst_results(inst));

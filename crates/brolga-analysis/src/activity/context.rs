@@ -26,7 +26,7 @@ use crate::cfg::Cfg;
 use crate::kinds::contents::Contents;
 use crate::kinds::pointers::Pointers;
 use crate::lattice::kinds::Kinds;
-use crate::memory::punned_cells::Here;
+use crate::memory::punned_cells::PointerCells;
 use crate::query::cell::Base;
 use crate::query::original;
 use crate::summary::Summaries;
@@ -108,7 +108,7 @@ pub(super) struct Cx<'a> {
     /// lengths in bytes.
     pub holding: HashMap<Base, Vec<(i64, u32)>>,
     /// Where pointers and floats are by turns.
-    pub punned: Here,
+    pub punned: PointerCells,
     /// Sums that round.
     pub rounding: EntitySet<ir::Inst>,
     /// Conversions to integers that are digits of floats.

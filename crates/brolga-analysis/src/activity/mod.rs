@@ -50,7 +50,7 @@ use cranelift_entity::EntitySet;
 
 use crate::bits::converted;
 use crate::kinds::pointers::PointerInput;
-use crate::memory::punned_cells::{Here, Local};
+use crate::memory::punned_cells::{Local, PointerCells};
 use crate::query::original;
 use crate::variant::ResultMode;
 use context::{Cx, LATER_NOTE};
@@ -92,7 +92,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
     let local = Local::compute(&for_pointers, input.pointers, input.contents);
     let mut cx = Cx {
         i: input,
-        punned: Here::compute(&local, &input.summaries.punned),
+        punned: PointerCells::compute(&local, &input.summaries.punned),
         rounding: rounding::rounding(input),
         converted: converted::digits(input.func, input.cfg),
         a: Activity::with_room(input.func),

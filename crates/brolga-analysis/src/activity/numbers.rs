@@ -52,7 +52,7 @@ pub fn makes_numbers<'a>(mut funcs: impl Iterator<Item = &'a ir::Function>) -> b
 }
 
 /// Integers that become something.
-pub struct Becoming {
+pub struct IntDemands {
     /// How, of each.
     pub how: Demanded,
     /// Those that do as they are, by one instruction.
@@ -63,7 +63,7 @@ pub struct Becoming {
 
 /// Integers that become something, as they are or by arithmetic, here, in a callee, or in a caller:
 /// `returned` says which results do.
-pub fn become_such(i: &DemandInput<'_>, what: Becomes, returned: impl Fn(usize) -> bool) -> Becoming {
+pub fn become_such(i: &DemandInput<'_>, what: Becomes, returned: impl Fn(usize) -> bool) -> IntDemands {
     let (mut cx, mut all) = (DemandCx::new(i), EntitySet::new());
     cx.with_params = true;
     for &inst in i.cfg.all_insts() {
@@ -74,10 +74,10 @@ pub fn become_such(i: &DemandInput<'_>, what: Becomes, returned: impl Fn(usize) 
         }
     }
     cx.solve();
-    Becoming { how: cx.found, ends: all, results: cx.results }
+    IntDemands { how: cx.found, ends: all, results: cx.results }
 }
 
-impl Becoming {
+impl IntDemands {
     /// The bytes of a value that become such, the first in the lowest bit; `known` are those of
     /// values that have been looked at.
     fn bytes(&self, i: &DemandInput<'_>, v: ir::Value, depth: u32, known: &mut HashMap<ir::Value, u16>) -> u16 {

@@ -7,9 +7,9 @@
 //! zero, and wrong. But `x + 1.5·2⁴⁰` may as well be nothing but a sum.
 //!
 //! **Answer.** What becomes of the sum tells. It is followed *forwards* as long as it is only
-//! moved: over edges, through memory, into callees and back to callers ([`Held`]). If on all ways
-//! its constant comes off again or its bits are taken for an integer, on one at least, the sum has
-//! the slope zero. If something else is done to it as well, it is a sum; then what takes the
+//! moved: over edges, through memory, into callees and back to callers ([`SumUses`]). If on all
+//! ways its constant comes off again or its bits are taken for an integer, on one at least, the sum
+//! has the slope zero. If something else is done to it as well, it is a sum; then what takes the
 //! constant off has the slope zero, where all that it is taken off are such sums
 //! ([`Follow::is_sum`], *backwards*), and bits that are taken are not looked at here.
 //!
@@ -61,7 +61,7 @@ pub fn rounding(input: &ActivityInput<'_>) -> EntitySet<ir::Inst> {
     follow.bodies.insert(None, Rc::new(RoundingBody::new(input.func.clone())));
     for (inst, c) in candidates {
         let sum = input.func.dfg.first_result(inst);
-        let held = Held::of(&mut follow, sum, c);
+        let held = SumUses::of(&mut follow, sum, c);
         if held.taken && !held.otherwise {
             found.insert(inst);
         }
@@ -546,7 +546,7 @@ impl RoundingBody {
 
 /// Where a sum is moved to, and what is done to it there.
 #[derive(Default)]
-struct Held {
+struct SumUses {
     work: Vec<(InFunction, Value)>,
     seen: HashSet<(InFunction, Value)>,
     /// By which calls the search has come into a function.
@@ -559,7 +559,7 @@ struct Held {
     otherwise: bool,
 }
 
-impl Held {
+impl SumUses {
     fn of(follow: &mut Follow<'_>, sum: Value, c: f64) -> Self {
         let mut held = Self::default();
         held.push(None, sum);

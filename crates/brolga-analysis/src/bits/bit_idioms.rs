@@ -16,7 +16,7 @@
 //!
 //! **Cost.** What an operand is, is asked of the operations that made it, and those of their
 //! operands. Such chains may be as long as a function, and may come together again in every step,
-//! and the question is asked at each: so each looks at no more than a few values (`Left`), and then
+//! and the question is asked at each: so each looks at no more than a few values (`Fuel`), and then
 //! does not know.
 
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, ValueDef};
@@ -82,12 +82,12 @@ fn def(func: &ir::Function, v: ir::Value) -> Option<(Opcode, &[ir::Value])> {
 }
 
 /// How many values a question may still look at.
-struct Left(u32);
+struct Fuel(u32);
 
-impl Left {
-    const CONSTANT: Left = Left(16);
-    const BITS: Left = Left(16);
-    const MASK: Left = Left(64);
+impl Fuel {
+    const CONSTANT: Fuel = Fuel(16);
+    const BITS: Fuel = Fuel(16);
+    const MASK: Fuel = Fuel(64);
 
     /// Look at one more, if that is allowed.
     fn one_more(&mut self) -> Option<()> {
@@ -98,10 +98,10 @@ impl Left {
 
 /// The bytes of a constant, little-endian.
 pub fn constant_bytes(func: &ir::Function, v: ir::Value) -> Option<Vec<u8>> {
-    bytes_within(func, v, &mut { Left::CONSTANT })
+    bytes_within(func, v, &mut { Fuel::CONSTANT })
 }
 
-fn bytes_within(func: &ir::Function, v: ir::Value, left: &mut Left) -> Option<Vec<u8>> {
+fn bytes_within(func: &ir::Function, v: ir::Value, left: &mut Fuel) -> Option<Vec<u8>> {
     left.one_more()?;
     let inst = func.dfg.value_def(v).inst()?;
     let ty = func.dfg.value_type(v);
@@ -181,7 +181,7 @@ fn constant_kind(func: &ir::Function, v: ir::Value, lane: u32) -> Option<Const> 
 
 /// Whether at most the sign bits of a value are set.
 fn sign_only(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
-    fn go(func: &ir::Function, v: ir::Value, lane: u32, left: &mut Left) -> bool {
+    fn go(func: &ir::Function, v: ir::Value, lane: u32, left: &mut Fuel) -> bool {
         if left.one_more().is_none() {
             return false;
         }
@@ -195,13 +195,13 @@ fn sign_only(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
             _ => false,
         }
     }
-    go(func, v, lane, &mut { Left::BITS })
+    go(func, v, lane, &mut { Fuel::BITS })
 }
 
 /// Whether every lane of a value has all its bits equal. `lane` is the width of the floats that it
 /// will mask.
 pub fn is_mask(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
-    is_uniform(func, v, Uniform { lane, low: lane }, &mut { Left::MASK })
+    is_uniform(func, v, Uniform { lane, low: lane }, &mut { Fuel::MASK })
 }
 
 /// Of each `lane` bytes of a value, all bits of the first `low` are equal. Both are powers of two.
@@ -220,7 +220,7 @@ impl Uniform {
 
 /// Whether bits of a value are equal. A mask is made by a comparison of lanes of its width, or of
 /// one of another width, whose lanes are extended, narrowed or repeated.
-fn is_uniform(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Left) -> bool {
+fn is_uniform(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Fuel) -> bool {
     if left.one_more().is_none() {
         return false;
     }
@@ -273,7 +273,7 @@ fn is_uniform(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Left) -
 
 /// Whether bits are equal that a `shuffle` puts together: each group of them has been within one
 /// of equal bits.
-fn is_shuffled(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Left) -> bool {
+fn is_shuffled(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Fuel) -> bool {
     let inst = func.dfg.value_def(v).inst().expect("it is shuffled");
     let InstructionData::Shuffle { imm, args, .. } = func.dfg.insts[inst] else { return false };
     let from = func.dfg.immediates[imm].as_slice();
@@ -285,7 +285,7 @@ fn is_shuffled(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Left) 
 }
 
 /// Whether a scalar integer is zero or one.
-fn is_bit(func: &ir::Function, v: ir::Value, left: &mut Left) -> bool {
+fn is_bit(func: &ir::Function, v: ir::Value, left: &mut Fuel) -> bool {
     if left.one_more().is_none() || func.dfg.value_type(v).is_vector() {
         return false;
     }
@@ -316,7 +316,7 @@ fn of_bit(func: &ir::Function, v: ir::Value) -> Option<(ir::Value, bool)> {
         (Opcode::Iadd, a) if constant(a[0]) == Some(-1) => (a[1], false),
         _ => return None,
     };
-    is_bit(func, c, &mut { Left::BITS }).then_some((c, ones))
+    is_bit(func, c, &mut { Fuel::BITS }).then_some((c, ones))
 }
 
 /// The operands of a bitwise operation that are not what it is masked by, if there is a mask:
@@ -353,7 +353,7 @@ fn complementary(func: &ir::Function, a: ir::Value, b: ir::Value) -> bool {
 
 /// The mask by which a value was masked.
 fn mask_of(func: &ir::Function, mut v: ir::Value, lane: u32) -> Option<ir::Value> {
-    let mut left = Left::BITS;
+    let mut left = Fuel::BITS;
     loop {
         left.one_more()?;
         match def(func, v)? {
@@ -366,7 +366,7 @@ fn mask_of(func: &ir::Function, mut v: ir::Value, lane: u32) -> Option<ir::Value
 
 /// Which halves of a 64-bit word may be other than zero.
 fn occupied(func: &ir::Function, v: ir::Value) -> u8 {
-    fn go(func: &ir::Function, v: ir::Value, left: &mut Left) -> u8 {
+    fn go(func: &ir::Function, v: ir::Value, left: &mut Fuel) -> u8 {
         if left.one_more().is_none() {
             return 3;
         }
@@ -383,7 +383,7 @@ fn occupied(func: &ir::Function, v: ir::Value) -> u8 {
             _ => 3,
         }
     }
-    go(func, v, &mut { Left::BITS })
+    go(func, v, &mut { Fuel::BITS })
 }
 
 /// Whether two 64-bit words of two singles use different halves.

@@ -41,28 +41,28 @@ use crate::bits::exponent::leaves_exponent;
 use crate::body::Body;
 use crate::cfg::Cfg;
 use crate::query::callee::CalleeKind;
-use crate::summary::{Made, Sources};
+use crate::summary::{Provenance, Sources};
 
 /// The sources of the results of normalised functions.
-pub fn compute(program: &Program, funcs: &HashMap<FuncKey, Body<'_>>) -> HashMap<FuncKey, Vec<Made>> {
+pub fn compute(program: &Program, funcs: &HashMap<FuncKey, Body<'_>>) -> HashMap<FuncKey, Vec<Provenance>> {
     let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
     order.sort_unstable();
     let nothing = |k: &FuncKey| {
         vec![
-            Made { from: Sources::Params(Vec::new()), through: Vec::new(), bits: false };
+            Provenance { from: Sources::Params(Vec::new()), through: Vec::new(), bits: false };
             funcs[k].func.signature.returns.len()
         ]
     };
-    let mut all: HashMap<FuncKey, Vec<Made>> = order.iter().map(|k| (*k, nothing(k))).collect();
+    let mut all: HashMap<FuncKey, Vec<Provenance>> = order.iter().map(|k| (*k, nothing(k))).collect();
     loop {
         let mut changed = false;
         for &k in &order {
             let Body { func, cfg, .. } = funcs[&k];
             let reader = Reader { program, func, cfg, all: &all };
-            let now: Vec<Made> = (0..func.signature.returns.len())
+            let now: Vec<Provenance> = (0..func.signature.returns.len())
                 .map(|i| {
                     let (from, through) = reader.sources(i);
-                    Made { from, through, bits: reader.reads_bits(i) }
+                    Provenance { from, through, bits: reader.reads_bits(i) }
                 })
                 .collect();
             if now != all[&k] {
@@ -89,7 +89,7 @@ struct Reader<'a> {
     program: &'a Program,
     func: &'a ir::Function,
     cfg: &'a Cfg,
-    all: &'a HashMap<FuncKey, Vec<Made>>,
+    all: &'a HashMap<FuncKey, Vec<Provenance>>,
 }
 
 impl Reader<'_> {
@@ -199,7 +199,7 @@ impl Reader<'_> {
                     MathKind::Writes(..) | MathKind::Memory(_) => of(&[], true),
                 },
                 Some(CalleeKind::Derived(f)) => match all.get(&f).and_then(|all| all.get(result)) {
-                    Some(Made { from, through, .. }) => Operands {
+                    Some(Provenance { from, through, .. }) => Operands {
                         known: through.iter().map(|&i| args[i]).collect(),
                         others: *from == Sources::Anything,
                     },

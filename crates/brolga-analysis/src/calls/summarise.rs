@@ -235,11 +235,11 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
 }
 
 /// What becomes of parameters, and of results of callees.
-type Becoming = (BTreeSet<(usize, Becomes)>, Vec<(FuncKey, usize, Becomes)>);
+type DemandSummary = (BTreeSet<(usize, Becomes)>, Vec<(FuncKey, usize, Becomes)>);
 
 /// What becomes of the integers that a function is given, and of those that it gets from others.
-fn becoming(i: &DemandInput<'_>, key: FuncKey) -> Becoming {
-    let (mut params, mut results) = Becoming::default();
+fn becoming(i: &DemandInput<'_>, key: FuncKey) -> DemandSummary {
+    let (mut params, mut results) = DemandSummary::default();
     let asked = [Becomes::Stored, Becomes::Number].into_iter().filter(|_| i.summaries.makes_numbers);
     for what in asked {
         let found = become_such(i, what, |k| i.summaries.result_becomes(key, k, what));

@@ -68,7 +68,7 @@ pub fn compute(
         all.extend(values.filter(|&v| active(v) && func.dfg.value_type(v).is_float()).map(|v| (v, b)));
     }
     units.found.extend(all.iter().map(|x| x.0));
-    let mut left = Left::new(i, &all, through);
+    let mut left = Assumptions::new(i, &all, through);
     while let Some((v, b)) = left.next() {
         if units.found.contains(v) && !units.has_one(v, b) {
             units.found.remove(v);
@@ -172,7 +172,7 @@ impl Units<'_> {
 
 /// Values of which something is assumed that is to be looked at again: last ones first, round by
 /// round. In later rounds those whose uses pass on the cotangent of a value that has lost it.
-struct Left<'a> {
+struct Assumptions<'a> {
     all: &'a [(ir::Value, ir::Block)],
     /// Where each is in the list, one more.
     at: SecondaryMap<ir::Value, u32>,
@@ -187,7 +187,7 @@ struct Left<'a> {
     through: bool,
 }
 
-impl<'a> Left<'a> {
+impl<'a> Assumptions<'a> {
     fn new(i: &ActivityInput<'_>, all: &'a [(ir::Value, ir::Block)], through: Through<'_>) -> Self {
         let mut at = one_each(i.func.dfg.num_values());
         all.iter().zip(1..).for_each(|(x, n)| at[x.0] = n);

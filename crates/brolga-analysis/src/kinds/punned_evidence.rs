@@ -20,7 +20,7 @@ use cranelift_codegen::ir::{self, Opcode};
 use crate::kinds::contents::Contents;
 use crate::kinds::pointers::{PointerInput, Pointers, RootKind, origins};
 use crate::lattice::kinds::Kinds;
-use crate::memory::punned_cells::{Held, Local, Passed, PunnedCall, PunnedTarget};
+use crate::memory::punned_cells::{CellContents, Local, Passed, PunnedCall, PunnedTarget};
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Base, Cell, cell_of};
 use crate::query::{access_address, access_offset, constant_int, signature_id};
@@ -68,7 +68,7 @@ impl EvidenceCx<'_> {
                     let (base, first) = self.cell(local, addr, off);
                     for lane in 0..(ty.bytes() / width).max(1) {
                         let cell = (base, first.wrapping_add(i64::from(lane * width)));
-                        local.note(cell, &Held { kinds: kind, params: BTreeSet::new() });
+                        local.note(cell, &CellContents { kinds: kind, params: BTreeSet::new() });
                     }
                     local.stored.floats.extend(self.from(addr));
                 }
@@ -130,7 +130,7 @@ impl EvidenceCx<'_> {
 
     fn at(&self, local: &mut Local, addr: ir::Value, off: i32, kinds: Kinds, params: BTreeSet<usize>) {
         let cell = self.cell(local, addr, off);
-        local.note(cell, &Held { kinds, params });
+        local.note(cell, &CellContents { kinds, params });
     }
 
     /// The cell; remembers which data object its base is.

@@ -66,9 +66,7 @@ fn passed_on(program: &Program, func: &ir::Function, made: &EntitySet<ir::Value>
                 (Some(CalleeKind::Known(rule)), _) if matches!(rule.kind, MathKind::Memory(_)) => {}
                 _ => return None,
             }
-        } else if stored_operand(func, inst).is_some_and(is_made) {
-            return None;
-        } else if op.is_return() || op == ir::Opcode::StackSwitch {
+        } else if stored_operand(func, inst).is_some_and(is_made) || op.is_return() || op == ir::Opcode::StackSwitch {
             return None;
         }
     }

@@ -31,7 +31,7 @@ const FAR: i64 = 1024;
 
 /// What a place holds at one time or another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct CellContents {
     /// Pointers, or floats that are stored there.
     pub kinds: Kinds,
     /// Parameters that are stored there: pointers if the caller passes pointers.
@@ -39,7 +39,7 @@ pub struct Held {
 }
 
 /// Places by offset.
-pub type HeldAt = BTreeMap<i64, Held>;
+pub type ContentsAt = BTreeMap<i64, CellContents>;
 
 /// An argument of a call.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ pub(crate) struct Stored {
 /// What one function does by itself.
 #[derive(Clone, Debug, Default)]
 pub struct Local {
-    pub(crate) places: BTreeMap<Base, HeldAt>,
+    pub(crate) places: BTreeMap<Base, ContentsAt>,
     pub(crate) stored: Stored,
     pub(crate) calls: Vec<PunnedCall>,
     pub(crate) params: BTreeMap<Base, usize>,
@@ -86,8 +86,8 @@ pub struct Local {
 /// What all functions do, their callees included.
 #[derive(Clone, Debug, Default)]
 pub struct PunnedCells {
-    funcs: HashMap<FuncKey, (Vec<HeldAt>, Stored)>,
-    data: HashMap<DataKey, HeldAt>,
+    funcs: HashMap<FuncKey, (Vec<ContentsAt>, Stored)>,
+    data: HashMap<DataKey, ContentsAt>,
     addressed: HashMap<u64, BTreeSet<FuncKey>>,
 }
 
@@ -113,7 +113,7 @@ impl PunnedCells {
         loop {
             let mut changed = false;
             for (&f, local) in locals {
-                let mut params = vec![HeldAt::new(); local.params.len()];
+                let mut params = vec![ContentsAt::new(); local.params.len()];
                 let near: Vec<_> =
                     local.everything(&all).filter(|x| x.1.unsigned_abs() <= FAR.unsigned_abs()).collect();
                 for (base, off, held) in near {
@@ -154,14 +154,14 @@ impl PunnedCells {
     }
 
     /// The places that a call reaches, in the caller's terms.
-    fn reached(&self, call: &PunnedCall) -> Vec<(Cell, Held)> {
+    fn reached(&self, call: &PunnedCall) -> Vec<(Cell, CellContents)> {
         let mut out = Vec::new();
         for f in self.targets(call.target) {
             let Some((params, _)) = self.funcs.get(&f) else { continue };
             for (arg, places) in call.args.iter().zip(params) {
                 let Some((base, at)) = arg.cell else { continue };
                 for (off, held) in places {
-                    let mut here = Held { kinds: held.kinds, params: BTreeSet::new() };
+                    let mut here = CellContents { kinds: held.kinds, params: BTreeSet::new() };
                     for stored in held.params.iter().filter_map(|&j| call.args.get(j)) {
                         if stored.pointer {
                             here.kinds = here.kinds.join(Kinds::POINTER);
@@ -176,7 +176,7 @@ impl PunnedCells {
     }
 }
 
-fn note(places: &mut HeldAt, off: i64, held: &Held) -> bool {
+fn note(places: &mut ContentsAt, off: i64, held: &CellContents) -> bool {
     let e = places.entry(off).or_default();
     let old = e.clone();
     e.kinds = e.kinds.join(held.kinds);
@@ -185,12 +185,12 @@ fn note(places: &mut HeldAt, off: i64, held: &Held) -> bool {
 }
 
 impl Local {
-    pub(crate) fn note(&mut self, (base, off): Cell, held: &Held) {
+    pub(crate) fn note(&mut self, (base, off): Cell, held: &CellContents) {
         note(self.places.entry(base).or_default(), off, held);
     }
 
     /// Its own places and those of its callees.
-    fn everything<'a>(&'a self, all: &'a PunnedCells) -> impl Iterator<Item = (Base, i64, Held)> + 'a {
+    fn everything<'a>(&'a self, all: &'a PunnedCells) -> impl Iterator<Item = (Base, i64, CellContents)> + 'a {
         let local = self.places.iter().flat_map(|(b, ps)| ps.iter().map(|(off, h)| (*b, *off, h.clone())));
         let calls = self.calls.iter().flat_map(|call| all.reached(call));
         local.chain(calls.map(|((b, off), h)| (b, off, h)))
@@ -199,17 +199,17 @@ impl Local {
 
 /// Where pointers are in the places that a function knows, its callees' doings included.
 #[derive(Clone, Debug, Default)]
-pub struct Here {
-    places: BTreeMap<Base, HeldAt>,
+pub struct PointerCells {
+    places: BTreeMap<Base, ContentsAt>,
     /// Floats that calls store, and pointers that they store or load.
     stored: HashMap<ir::Inst, Vec<(Cell, u32)>>,
     pointers: HashMap<ir::Inst, Vec<Cell>>,
 }
 
-impl Here {
+impl PointerCells {
     /// For one variant of a function.
     pub fn compute(local: &Local, all: &PunnedCells) -> Self {
-        let mut here = Here::default();
+        let mut here = PointerCells::default();
         for (base, off, held) in local.everything(all) {
             note(here.places.entry(base).or_default(), off, &held);
         }

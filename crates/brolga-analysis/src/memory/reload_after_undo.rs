@@ -96,7 +96,7 @@ fn fate(program: &Program, func: &ir::Function, inst: ir::Inst, rewinding: &Hash
 
 /// An instruction that writes.
 #[derive(Clone)]
-struct Write {
+struct PlacedWrite {
     at: u32,
     place: Place,
     undone: bool,
@@ -119,7 +119,7 @@ struct Reach {
 pub struct Rewind<'a> {
     cx: ClobberInput<'a>,
     /// By block, in order.
-    writes: SecondaryMap<ir::Block, Vec<Write>>,
+    writes: SecondaryMap<ir::Block, Vec<PlacedWrite>>,
     /// Positions of instructions in their blocks.
     position: SecondaryMap<ir::Inst, u32>,
     stays: bool,
@@ -130,7 +130,7 @@ pub struct Rewind<'a> {
 impl<'a> Rewind<'a> {
     /// Look at the writes of a function. `rewinding` is of the whole program.
     pub fn new(cx: ClobberInput<'a>, rewinding: &HashMap<FuncKey, bool>) -> Self {
-        let mut writes: SecondaryMap<ir::Block, Vec<Write>> = SecondaryMap::new();
+        let mut writes: SecondaryMap<ir::Block, Vec<PlacedWrite>> = SecondaryMap::new();
         let mut position = SecondaryMap::new();
         let mut stays = false;
         for &b in &cx.cfg.blocks {
@@ -143,7 +143,7 @@ impl<'a> Rewind<'a> {
                 // Nothing of a function that writes nothing, whatever it may be.
                 for place in mod_ref::written(cx.places(), inst, cx.effects) {
                     stays |= fate == Fate::Stays;
-                    writes[b].push(Write { at: at as u32, place, undone: fate == Fate::Undone });
+                    writes[b].push(PlacedWrite { at: at as u32, place, undone: fate == Fate::Undone });
                 }
             }
         }
@@ -214,7 +214,7 @@ impl<'a> Rewind<'a> {
             let later = |b: ir::Block| b != home && (seen.contains(b) || reach.changed.contains(b));
             let repeated = seen.contains(home) || reach.changed.contains(home);
             let harmful = self.cx.cfg.blocks.iter().any(|&b| {
-                let may = |w: &Write| !w.undone && self.may_be(&place, &w.place, false);
+                let may = |w: &PlacedWrite| !w.undone && self.may_be(&place, &w.place, false);
                 (later(b) || repeated && b == home) && self.writes[b].iter().any(may)
                     || b == home && self.writes[b].iter().any(|w| w.at > at && may(w))
             });

@@ -35,8 +35,8 @@ use cranelift_codegen::ir::{
 };
 use cranelift_entity::EntitySet;
 
-use super::linear::{Linear, Nearness};
 use super::view::{InverseRequest, MemoryRoot, UndoneCall, View};
+use crate::linear::{Linear, Nearness};
 use crate::map::{HashMap, HashSet};
 
 /// Of a function that is larger, nothing is put back into memory.
@@ -349,7 +349,7 @@ fn accessed(view: &View<'_>, inst: Inst) -> Option<StateAccess> {
         return None;
     }
     let Some(MemoryRoot::State(state)) = view.place(view.address(inst)) else { return None };
-    let (at, ty) = Linear::accessed(view, inst);
+    let (at, ty) = view.accessed(inst);
     view.written.contains(&state).then_some((state, at, ty))
 }
 

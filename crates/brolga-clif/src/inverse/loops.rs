@@ -24,11 +24,11 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, Inst, InstBuilder, MemFlagsData, Opcode, Type, Value, types};
 
 use super::emit::Inverse;
-use super::linear::{Linear, Nearness};
 use super::readings::stored;
 use super::solve::{Same, UndoStep, steps};
 use super::structure::{UndoLoop, UndoPart};
 use super::view::{MemoryRoot, Undoable};
+use crate::linear::{Linear, Nearness};
 use crate::map::{HashMap, HashSet};
 
 /// How what a loop carries is found.
@@ -95,8 +95,9 @@ impl Inverse<'_, '_, '_, '_> {
         self.readings.undo(&of.body, of.body.len() - 1);
         let before = self.before(of, &params, &carried, &values)?;
         self.known.extend(counters.iter().copied().zip(before.iter().copied()));
+        let iteration = Iteration { around: &around, now: &before, n };
         for &(i, store) in &carried.by_store {
-            let v = self.stored_value(of, &params, &carried, (&around, &before, n), (i, store))?;
+            let v = self.stored_value(of, &params, &carried, &iteration, (i, store))?;
             self.known.insert(params[i], v);
         }
         self.undo_all(&of.body)?;
@@ -243,18 +244,16 @@ impl Inverse<'_, '_, '_, '_> {
         let store = straight.flatten().copied().find(is_store)?;
         let Some(MemoryRoot::State(state)) = view.place(view.address(store)) else { return None };
         let ty = dfg.value_type(params[i]);
-        let mut at = Linear::of(view, view.address(store));
-        at.number = at.number.wrapping_add(view.offset(store));
+        let (at, _) = view.accessed(store);
         self.readings.counting.push(stored(view, &of.body));
         self.expect(around, params, counted);
         let is_found = self.is_steady(view.address(store));
         self.known.clone_from(around);
-        let far = at.terms.iter().map(|(&term, &times)| {
-            let term = Value::from_u32(term);
+        let far = at.terms.iter().map(|&(term, times)| {
             match params.iter().position(|&p| p == term).filter(|j| counted.contains(j)) {
                 Some(j) => {
-                    let step = Linear::of(view, of.next[j]).plus(&Linear::of(view, term), -1);
-                    step.terms.is_empty().then(|| step.number.wrapping_mul(times))
+                    let step = view.linear(of.next[j]).plus_times(&view.linear(term), -1);
+                    step.known().map(|step| step.wrapping_mul(times))
                 }
                 None => self.is_steady(term).then_some(0),
             }
@@ -262,7 +261,7 @@ impl Inverse<'_, '_, '_, '_> {
         let far: Option<Vec<i64>> = far.collect();
         self.readings.counting.pop();
         let far = far.filter(|_| is_found)?.into_iter().fold(0, i64::wrapping_add);
-        let before = Linear { number: at.number.wrapping_sub(far), ..at.clone() };
+        let before = at.clone().plus_number(far.wrapping_neg());
         let mut apart = before.near(ty, &at, ty) == Nearness::Apart;
         each_store(&of.body, &mut |part, inst| {
             if inst == store || !view.states_stored(inst).contains(&state) {
@@ -272,12 +271,8 @@ impl Inverse<'_, '_, '_, '_> {
                 apart = false;
                 return;
             }
-            let mut other = Linear::of(view, view.address(inst));
-            other.number = other.number.wrapping_add(view.offset(inst));
-            let is_apart = |place: &Linear| {
-                let ty_of = dfg.value_type(dfg.inst_args(inst)[0]);
-                other.near(ty_of, place, ty) == Nearness::Apart
-            };
+            let (other, other_ty) = view.accessed(inst);
+            let is_apart = |place: &Linear| other.near(other_ty, place, ty) == Nearness::Apart;
             apart &= is_apart(&at) && is_apart(&before);
         });
         apart.then_some(store)
@@ -289,7 +284,7 @@ impl Inverse<'_, '_, '_, '_> {
         of: &UndoLoop,
         params: &[Value],
         all: &Carried,
-        (around, now, n): (&HashMap<Value, Value>, &[Value], Value),
+        &Iteration { around, now, n }: &Iteration<'_>,
         (i, store): (usize, Inst),
     ) -> Undoable<Value> {
         let ty = self.view.func.dfg.value_type(params[i]);
@@ -313,6 +308,16 @@ impl Inverse<'_, '_, '_, '_> {
         self.open(found);
         Ok(v)
     }
+}
+
+/// The iteration that is undone.
+struct Iteration<'i> {
+    /// What is known around the loop.
+    around: &'i HashMap<Value, Value>,
+    /// The counters, one by one.
+    now: &'i [Value],
+    /// How many iterations are left to undo, this one among them.
+    n: Value,
 }
 
 /// Each store and call of pieces.

@@ -35,7 +35,6 @@
 mod demote;
 mod effects;
 mod emit;
-mod linear;
 mod loops;
 mod origin;
 mod readings;

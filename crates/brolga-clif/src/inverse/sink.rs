@@ -21,8 +21,8 @@ use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::flowgraph::ControlFlowGraph;
 use cranelift_codegen::ir::{self, Block, Inst, Opcode, Value};
 
-use super::linear::{Linear, Nearness};
 use super::view::{InverseRequest, UndoneCall, View};
+use crate::linear::Nearness;
 
 /// The same function with loads behind branches; none if there are none to put there.
 pub(super) fn sunk(func: &ir::Function, asked: &InverseRequest<'_>) -> Option<ir::Function> {
@@ -79,7 +79,7 @@ fn loads_at_the_end(view: &View<'_>, block: Block) -> Vec<Inst> {
 fn are_apart(view: &View<'_>, load: Inst, store: Inst) -> bool {
     let [a, b] = [load, store].map(|i| view.place(view.address(i)));
     let (Some(a), Some(b)) = (a, b) else { return false };
-    let [(at, ty), (stored, stored_ty)] = [load, store].map(|i| Linear::accessed(view, i));
+    let [(at, ty), (stored, stored_ty)] = [load, store].map(|i| view.accessed(i));
     a != b || at.near(ty, &stored, stored_ty) == Nearness::Apart
 }
 

@@ -24,9 +24,9 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Inst, InstBuilder, MemFlagsData, Opcode, Type, Value, types};
 
 use super::emit::{BY_HAND, Inverse};
-use super::linear::{Linear, Nearness};
 use super::solve::{Same, UndoStep, is_undone, steps, undo};
 use super::view::{MemoryRoot, Undoable, refused};
+use crate::linear::{Linear, Nearness};
 use crate::map::{HashMap, HashSet};
 
 /// A place of a state that a piece touches.
@@ -93,7 +93,7 @@ impl Inverse<'_, '_, '_, '_> {
             if !view.written.contains(&state) {
                 continue;
             }
-            let (at, ty) = Linear::accessed(view, inst);
+            let (at, ty) = view.accessed(inst);
             let known = found.all.iter().position(|c| c.state == state && c.at == at && c.ty == ty);
             let k = known.unwrap_or(found.all.len());
             if known.is_none() {

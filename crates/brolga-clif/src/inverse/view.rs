@@ -6,10 +6,11 @@
 //!
 //! **Cost.** One walk over the function, behind that of [`super::origin`].
 
-use cranelift_codegen::ir::{self, Block, FuncRef, Inst, Opcode, TrapCode, Value, ValueDef};
+use cranelift_codegen::ir::{self, Block, FuncRef, Inst, InstructionData, Opcode, TrapCode, Type, Value, ValueDef};
 use cranelift_entity::EntitySet;
 
 use super::origin::{AddressOrigin, origins, targets};
+use crate::linear::Linear;
 use crate::map::{HashMap, HashSet};
 
 /// Why a function has no inverse that is found.
@@ -136,7 +137,7 @@ impl<'f> View<'f> {
 
     /// What a call does.
     pub fn called(&self, inst: Inst) -> Option<UndoneCall> {
-        let ir::InstructionData::Call { func_ref, .. } = self.func.dfg.insts[inst] else { return None };
+        let InstructionData::Call { func_ref, .. } = self.func.dfg.insts[inst] else { return None };
         Some((self.asked.called)(func_ref))
     }
 
@@ -206,10 +207,43 @@ impl<'f> View<'f> {
         self.resolved(*args.last().expect("it has an address"))
     }
 
+    /// Where a load or store goes, and what type it has there.
+    pub fn accessed(&self, inst: Inst) -> (Linear, Type) {
+        let dfg = &self.func.dfg;
+        let is_store = dfg.insts[inst].opcode() == Opcode::Store;
+        let value = if is_store { dfg.inst_args(inst)[0] } else { dfg.first_result(inst) };
+        (self.linear(self.address(inst)).plus_number(self.offset(inst)), dfg.value_type(value))
+    }
+
+    /// A value as a combination of those that it is made of.
+    pub fn linear(&self, v: Value) -> Linear {
+        self.form(v, &mut HashMap::default())
+    }
+
+    /// The same, with what is known of others.
+    fn form(&self, v: Value, seen: &mut HashMap<Value, Linear>) -> Linear {
+        let (v, dfg) = (self.resolved(v), &self.func.dfg);
+        if let Some(found) = seen.get(&v) {
+            return found.clone();
+        }
+        let inst = dfg.value_def(v).inst();
+        let found = inst.and_then(|inst| match dfg.insts[inst] {
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(Linear::constant(imm.bits())),
+            _ => {
+                let op = Some(dfg.insts[inst].opcode()).filter(|&op| Linear::follows(op))?;
+                let forms: Vec<Linear> = dfg.inst_args(inst).iter().map(|&a| self.form(a, seen)).collect();
+                Linear::of_op(op, dfg.value_type(v).bits(), &forms)
+            }
+        });
+        let found = found.unwrap_or_else(|| Linear::value(v));
+        seen.insert(v, found.clone());
+        found
+    }
+
     /// The distance from it.
     pub fn offset(&self, inst: Inst) -> i64 {
         match self.func.dfg.insts[inst] {
-            ir::InstructionData::Load { offset, .. } | ir::InstructionData::Store { offset, .. } => {
+            InstructionData::Load { offset, .. } | InstructionData::Store { offset, .. } => {
                 i64::from(i32::from(offset))
             }
             _ => 0,

@@ -9,6 +9,12 @@
 //! so it holds whatever overflows. Widening an integer is not linear: it is where nothing overflows
 //! for as long as the vectors run, which is asked at run time ([`Steps::widened`]).
 //!
+//! **Beside it.** Cranelift's loop analysis ([`crate::shape`]) finds loops of any form, from
+//! dominators and a flow graph. Most derived functions have no cycle of one path, which the last
+//! instructions of their blocks tell, and whether a loop of Cranelift's is one path with one way
+//! out takes the same walk. The loops of a primal (`brolga_analysis::cfg::loops`) are nests, with
+//! all entries, latches and exits, of a flow graph that is there already.
+//!
 //! **Cost.** A walk over the blocks for the loops; in a loop each value is written as a combination
 //! once.
 //!
@@ -20,6 +26,7 @@ use cranelift_codegen::ir::{self, BlockArg, InstructionData, Opcode, Type, Value
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 
+use crate::linear::Linear;
 use crate::marks::is_tape;
 
 /// Longer cycles are not looked at: reverse loops have up to four blocks where nothing branches.
@@ -94,56 +101,6 @@ pub fn loops(func: &ir::Function) -> Vec<Loop> {
     found
 }
 
-/// `plus` and multiples of values, as they are when the loop is entered.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Linear {
-    /// Values and factors that are not zero, by value.
-    pub terms: SmallVec<[(Value, i64); 4]>,
-    /// What is added.
-    pub plus: i64,
-}
-
-impl Linear {
-    fn constant(plus: i64) -> Self {
-        Self { terms: SmallVec::new(), plus }
-    }
-
-    /// A value itself.
-    pub fn value(v: Value) -> Self {
-        Self { terms: smallvec![(v, 1)], plus: 0 }
-    }
-
-    /// `self + k·other`.
-    pub fn plus_times(&self, other: &Self, k: i64) -> Self {
-        let mut terms = self.terms.clone();
-        for &(v, f) in &other.terms {
-            let f = f.wrapping_mul(k);
-            match terms.binary_search_by_key(&v, |t| t.0) {
-                Ok(i) => terms[i].1 = terms[i].1.wrapping_add(f),
-                Err(i) => terms.insert(i, (v, f)),
-            }
-        }
-        terms.retain(|t| t.1 != 0);
-        Self { terms, plus: self.plus.wrapping_add(other.plus.wrapping_mul(k)) }
-    }
-
-    fn times(&self, k: i64) -> Self {
-        Self::default().plus_times(self, k)
-    }
-
-    /// As a combination of 32-bit integers.
-    fn narrow(mut self) -> Self {
-        self.terms.iter_mut().for_each(|t| t.1 = i64::from(t.1 as i32));
-        self.terms.retain(|t| t.1 != 0);
-        Self { plus: i64::from(self.plus as i32), ..self }
-    }
-
-    /// The constant that it is.
-    pub fn known(&self) -> Option<i64> {
-        self.terms.is_empty().then_some(self.plus)
-    }
-}
-
 /// A combination of values from outside of a loop, and of the header's parameters as it is entered,
 /// as one of values in front of it.
 pub fn entered(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<Linear> {
@@ -179,20 +136,15 @@ pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
 
 /// A value as a combination of what it is computed from, so many steps back at most.
 pub fn outside(func: &ir::Function, v: Value, depth: u32) -> Linear {
-    let inst = func.dfg.value_def(v).inst().filter(|_| depth > 0);
-    let of = |v| outside(func, v, depth - 1);
-    let found = match inst.map(|i| func.dfg.insts[i]) {
-        Some(InstructionData::UnaryImm { opcode: Opcode::Iconst, imm }) => Linear::constant(imm.bits()),
-        Some(InstructionData::Binary { opcode: Opcode::Iadd, args: [a, b] }) => of(a).plus_times(&of(b), 1),
-        Some(InstructionData::Binary { opcode: Opcode::Isub, args: [a, b] }) => of(a).plus_times(&of(b), -1),
-        Some(InstructionData::Binary { opcode: Opcode::Ishl, args: [a, b] }) => {
-            match of(b).known().filter(|k| (0..i64::from(func.dfg.value_type(v).bits())).contains(k)) {
-                Some(k) => of(a).times(1 << k),
-                None => Linear::value(v),
-            }
+    let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth > 0) else { return Linear::value(v) };
+    let found = match func.dfg.insts[inst] {
+        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(Linear::constant(imm.bits())),
+        InstructionData::Binary { opcode, args } => {
+            Linear::of_op(opcode, func.dfg.value_type(v).bits(), &args.map(|a| outside(func, a, depth - 1)))
         }
-        _ => Linear::value(v),
+        _ => None,
     };
+    let found = found.unwrap_or_else(|| Linear::value(v));
     // A negative constant of 32 bits is kept without its sign.
     if func.dfg.value_type(v) == types::I32 { found.narrow() } else { found }
 }
@@ -372,31 +324,27 @@ impl<'a> Steps<'a> {
         }
         let Home::Inside(inst) = self.home(v) else { return Some(Linear::value(v)) };
         let args = self.args(inst);
+        let is_constant: SmallVec<[bool; 2]> = args.iter().map(|&a| self.constant(a).is_some()).collect();
         match self.func.dfg.insts[inst].opcode() {
-            Opcode::Iadd => return Some(self.linear(args[0])?.plus_times(&self.linear(args[1])?, 1)),
-            Opcode::Isub => return Some(self.linear(args[0])?.plus_times(&self.linear(args[1])?, -1)),
-            Opcode::Ineg => return Some(self.linear(args[0])?.times(-1)),
-            Opcode::Imul => {
-                for (a, b) in [(0, 1), (1, 0)] {
-                    if let Some(k) = self.constant(args[a]) {
-                        return Some(self.linear(args[b])?.times(k));
-                    }
-                }
-            }
-            Opcode::Ishl => {
-                let bits = i64::from(self.func.dfg.value_type(v).bits());
-                if let Some(k) = self.constant(args[1]).filter(|k| (0..bits).contains(k)) {
-                    return Some(self.linear(args[0])?.times(1 << k));
-                }
-            }
             op @ (Opcode::Uextend | Opcode::Sextend) if !self.is_fixed(v) => {
                 let inner = self.linear(args[0])?;
                 let step = self.step_of(&inner)?;
-                if self.func.dfg.value_type(v) != types::I64 || step == 0 {
+                if self.ty(v) != types::I64 || step == 0 {
                     return None;
                 }
                 self.widened.insert(v, (i64::from(step as i32), op == Opcode::Sextend));
                 return Some(Linear::value(v));
+            }
+            // Products of variables are not followed: integers that are widened on the way would be
+            // asked about at run time.
+            Opcode::Imul if is_constant[..] == [false; 2] => {}
+            Opcode::Ishl if !is_constant[1] => {}
+            op if Linear::follows(op) => {
+                let forms = args.iter().map(|&a| self.constant(a).map(Linear::constant).or_else(|| self.linear(a)));
+                let forms: Option<SmallVec<[Linear; 2]>> = forms.collect();
+                if let Some(form) = Linear::of_op(op, self.ty(v).bits(), &forms?) {
+                    return Some(form);
+                }
             }
             _ => {}
         }
@@ -415,12 +363,6 @@ impl<'a> Steps<'a> {
             sum = sum.wrapping_add(step.wrapping_mul(factor));
         }
         Some(sum)
-    }
-
-    /// By how much an integer grows each iteration.
-    pub fn step_at(&mut self, v: Value) -> Option<i64> {
-        let sum = self.linear(v)?;
-        self.step_of(&sum)
     }
 
     /// By how much a parameter of the header grows each iteration.

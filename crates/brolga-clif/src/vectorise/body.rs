@@ -14,7 +14,8 @@ use crate::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value};
 use smallvec::SmallVec;
 
-use crate::vectorise::affine_loop::{Linear, Steps};
+use crate::linear::Linear;
+use crate::vectorise::affine_loop::Steps;
 use crate::vectorise::count::Count;
 
 /// Comparisons of addresses in front of a loop; more take longer than a short loop.

@@ -26,9 +26,10 @@ use cranelift_codegen::ir::{
     self, BlockArg, Endianness, InstBuilder, InstructionData, MemFlagsData, Opcode, Type, Value, types,
 };
 
-use super::affine_loop::{Linear, Loop};
-use super::outcome::Taken;
+use super::affine_loop::Loop;
+use super::outcome::VectorShape;
 use super::preheader::Front;
+use crate::linear::Linear;
 use crate::vectorise::body::{LoopBody, LoopParam, PromotedCell, Test, VECTOR, ValueKind, accessed};
 use crate::vectorise::count::Count;
 
@@ -40,7 +41,7 @@ const MOST_ONE_BY_ONE: i64 = 1 << 40;
 const MOST_WIDENED: i64 = 1 << 28;
 
 /// Put the blocks in front of a loop; fewer iterations than `least` are left to it.
-pub(crate) fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> Taken {
+pub(crate) fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> VectorShape {
     let header = l.blocks[0];
     let [g, c, p, v, x] = [(); 5].map(|()| {
         let b = func.dfg.make_block();
@@ -75,7 +76,7 @@ pub(crate) fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i6
     let sums = body.params.iter().filter(is_split).count();
     let split = body.cells.iter().filter(|c| c.split).count();
     let (at_a_time, cells) = (body.at_a_time() as u32, body.cells.len());
-    Taken { at_a_time, tests: body.tests.len(), sums: sums + split, cells }
+    VectorShape { at_a_time, tests: body.tests.len(), sums: sums + split, cells }
 }
 
 struct Emit<'a> {

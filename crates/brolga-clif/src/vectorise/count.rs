@@ -10,7 +10,8 @@
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{InstructionData, Type, Value, types};
 
-use crate::vectorise::affine_loop::{Home, Linear, Loop, Steps};
+use crate::linear::Linear;
+use crate::vectorise::affine_loop::{Home, Loop, Steps};
 
 /// How many iterations there are.
 pub struct Count {

@@ -21,9 +21,10 @@ use cranelift_codegen::ir::{self, Endianness, InstructionData, Opcode, Type, Val
 use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
-use super::affine_loop::{Linear, Loop, Steps};
-use super::outcome::How;
+use super::affine_loop::{Loop, Steps};
+use super::outcome::LoopPolicy;
 use super::promote::{self, cells, places};
+use crate::linear::Linear;
 use crate::vectorise::body::{CellAccesses, PromotedCell};
 
 /// With so few accesses in an iteration, counting takes a good part of it, and two vectors are done
@@ -46,7 +47,7 @@ impl LoopBody {
 
     /// Read an iteration. An empty reason is that of loops with nothing to do with floats in
     /// memory.
-    pub(crate) fn read(func: &ir::Function, l: &Loop, how: &How<'_>) -> Result<Self, &'static str> {
+    pub(crate) fn read(func: &ir::Function, l: &Loop, how: &LoopPolicy<'_>) -> Result<Self, &'static str> {
         let (reorder, stay) = ((how.reorder)(l.blocks[0]), (how.stay)(l.blocks[0]));
         let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
         let is_access = |i: &ir::Inst| matches!(func.dfg.insts[*i].opcode(), Opcode::Load | Opcode::Store);
@@ -330,7 +331,7 @@ fn tests(
     cells: &[PromotedCell],
     invariant: &HashMap<ir::Inst, Linear>,
     step: i64,
-    how: &How<'_>,
+    how: &LoopPolicy<'_>,
 ) -> Result<Vec<Test>, &'static str> {
     let mut found = Tests::default();
     for (k, later) in accesses.iter().enumerate() {

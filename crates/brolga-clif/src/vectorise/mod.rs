@@ -97,9 +97,10 @@ use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
+use crate::linear::Linear;
 use crate::simplify_cfg::resolve_aliases;
 
-pub use outcome::{How, Looked, Taken, told};
+pub use outcome::{LoopPolicy, VectorReport, VectorShape, told};
 
 pub mod affine_loop;
 pub(crate) mod body;
@@ -138,8 +139,8 @@ pub fn in_front(func: &ir::Function) -> EntitySet<ir::Block> {
 }
 
 /// Run loops of a function several iterations at a time.
-pub fn vectorise(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
-    let How { worth, lanes, stay, .. } = how;
+pub fn vectorise(func: &mut ir::Function, how: LoopPolicy<'_>) -> Vec<VectorReport> {
+    let LoopPolicy { worth, lanes, stay, .. } = how;
     let least = if worth { FEW_ITERATIONS } else { 0 };
     let loops = affine_loop::loops(func);
     if loops.is_empty() {
@@ -161,7 +162,7 @@ pub fn vectorise(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
                 _ => Err(why),
             },
         };
-        looked.push(Looked { header, outcome });
+        looked.push(VectorReport { header, outcome });
     }
     looked
 }
@@ -169,8 +170,8 @@ pub fn vectorise(func: &mut ir::Function, how: How<'_>) -> Vec<Looked> {
 /// Whether a loop is seen to have fewer iterations than are worth it.
 pub fn is_short(func: &ir::Function, l: &affine_loop::Loop, count: &count::Count) -> bool {
     let count::Count { first, step, bound, .. } = count;
-    let bound = bound.map_or_else(affine_loop::Linear::default, affine_loop::Linear::value);
+    let bound = bound.map_or_else(Linear::default, Linear::value);
     let distance = bound.plus_times(first, -1);
-    let sum = if *step > 0 { distance } else { affine_loop::Linear::default().plus_times(&distance, -1) };
+    let sum = if *step > 0 { distance } else { Linear::default().plus_times(&distance, -1) };
     affine_loop::at_most(func, l, &sum).is_some_and(|most| most / step.saturating_abs().max(1) < FEW_ITERATIONS)
 }

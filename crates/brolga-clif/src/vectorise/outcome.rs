@@ -2,9 +2,10 @@
 //!
 //! **Question.** What may vectorisation rely on that the function does not say, and what did it do?
 //!
-//! **Answer.** [`How`] is said by the caller: which sums may be added in another order, which
-//! accesses are known not to meet, whether there are vectors. A [`Looked`] says of each loop how it
-//! is run ([`Taken`]), or why iteration by iteration; [`told`] makes a sentence of that.
+//! **Answer.** A [`LoopPolicy`] is said by the caller: which sums may be added in another order,
+//! which accesses are known not to meet, whether there are vectors. A [`VectorReport`] says of each
+//! loop how it is run ([`VectorShape`]), or why iteration by iteration; [`told`] makes a sentence
+//! of that.
 //!
 //! **Cost.** A call of the caller's answer for each two accesses that are compared. A sentence is
 //! made where it is asked for.
@@ -14,7 +15,7 @@ use cranelift_entity::EntitySet;
 
 /// How loops may be run.
 #[derive(Clone, Copy)]
-pub struct How<'a> {
+pub struct LoopPolicy<'a> {
     /// Of which header's loop sums may be added in another order.
     pub reorder: &'a dyn Fn(ir::Block) -> bool,
     /// Sums that may be added up in any order.
@@ -32,7 +33,7 @@ pub struct How<'a> {
     pub stay: &'a dyn Fn(ir::Block) -> bool,
 }
 
-impl How<'_> {
+impl LoopPolicy<'_> {
     /// Whether two accesses are known not to meet.
     pub(super) fn apart(&self, a: ir::Inst, b: ir::Inst) -> bool {
         match (self.shadows.contains(a), self.shadows.contains(b)) {
@@ -44,16 +45,16 @@ impl How<'_> {
 
 /// What became of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Looked {
+pub struct VectorReport {
     /// The loop's header.
     pub header: ir::Block,
     /// How many iterations are run at a time and under which conditions, or why only one is.
-    pub outcome: Result<Taken, &'static str>,
+    pub outcome: Result<VectorShape, &'static str>,
 }
 
 /// How a loop is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct VectorShape {
     /// Iterations at a time.
     pub at_a_time: u32,
     /// Pairs of accesses that are compared before.
@@ -65,9 +66,9 @@ pub struct Taken {
 }
 
 /// What became of a loop, or of its reverse, as a sentence; `whose` names it.
-pub fn told(whose: &str, outcome: &Result<Taken, &'static str>) -> String {
+pub fn told(whose: &str, outcome: &Result<VectorShape, &'static str>) -> String {
     match outcome {
-        Ok(Taken { at_a_time, tests, sums, cells }) => {
+        Ok(VectorShape { at_a_time, tests, sums, cells }) => {
             let met = match tests {
                 0 => String::new(),
                 1 => " where two accesses do not meet".to_owned(),

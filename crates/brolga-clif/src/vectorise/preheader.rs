@@ -14,7 +14,8 @@ use crate::map::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Type, Value, ValueDef, types};
 
-use super::affine_loop::{Linear, Loop};
+use super::affine_loop::Loop;
+use crate::linear::Linear;
 
 /// A loop, seen from where it is entered.
 pub struct Front<'a> {

@@ -49,8 +49,9 @@
 use crate::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Value, types};
 
-use super::affine_loop::{Linear, Loop, Steps};
-use super::outcome::How;
+use super::affine_loop::{Loop, Steps};
+use super::outcome::LoopPolicy;
+use crate::linear::Linear;
 use crate::vectorise::body::{
     CellAccesses, HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, PromotedCell, Test, Tests, ValueKind, accessed,
     reduction,
@@ -123,7 +124,7 @@ pub(super) fn tests(
     cells: &[PromotedCell],
     accesses: &[LoopAccess],
     places: &[(&Linear, i64, ir::Inst)],
-    how: &How<'_>,
+    how: &LoopPolicy<'_>,
     found: &mut Tests,
 ) -> Result<(), &'static str> {
     for (c, cell) in cells.iter().enumerate() {
@@ -148,7 +149,7 @@ pub(super) fn tests(
 const LONGEST_STEP: u64 = 1 << 16;
 
 /// An iteration that is run as it is but for its cells, if it has any.
-pub(super) fn one_by_one(func: &ir::Function, l: &Loop, how: &How<'_>) -> Option<LoopBody> {
+pub(super) fn one_by_one(func: &ir::Function, l: &Loop, how: &LoopPolicy<'_>) -> Option<LoopBody> {
     let insts: Vec<ir::Inst> = l.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
     let stores = |i: &ir::Inst| func.dfg.insts[*i].opcode() == Opcode::Store && accessed(func, *i).is_float();
     if insts.len() > MOST_INSTS || !insts.iter().any(stores) {

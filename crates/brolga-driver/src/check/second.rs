@@ -97,7 +97,7 @@ impl Second {
 pub fn second(
     program: &Program,
     call: &Invocation,
-    hessian: crate::second::FreshRule<'_>,
+    hessian: crate::second::FreshHessian<'_>,
     rule: FreshRule<'_>,
     tolerances: Tolerances,
     differences: bool,

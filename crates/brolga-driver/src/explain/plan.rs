@@ -30,7 +30,7 @@ pub struct FunctionPlan {
     /// Bytes of an activation frame, 0 if there is none.
     pub frame_bytes: u32,
     /// Its blocks that can return.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<PlannedBlock>,
     /// Where the cotangents of its accesses go, if it is a task of a fork, or is called by one.
     pub sums: Vec<Sums>,
 }
@@ -50,7 +50,7 @@ pub struct Sums {
 
 /// One block.
 #[derive(Clone, Debug)]
-pub struct Block {
+pub struct PlannedBlock {
     /// Its name, in the function in which it was written.
     pub block: String,
     /// That function, if it was put in here instead of a call.
@@ -83,7 +83,7 @@ pub struct Block {
     pub room: Option<String>,
 }
 
-impl Block {
+impl PlannedBlock {
     /// Bytes that one execution pushes.
     pub fn bytes_each(&self) -> u64 {
         u64::from(self.pushes.iter().map(|r| r.bytes).sum::<u32>() + self.number_bytes)
@@ -161,7 +161,7 @@ impl Describe<'_, '_> {
         task_accesses(&self.s.facts, &self.s.plan, &self.s.pullback).into_iter().map(sums).collect()
     }
 
-    fn block(&self, b: ir::Block, aux: &IndexMap<Val, Type>) -> Block {
+    fn block(&self, b: ir::Block, aux: &IndexMap<Val, Type>) -> PlannedBlock {
         let (facts, plan) = (&self.s.facts, &self.s.plan);
         let written = self.names.written(b);
         let times = written.map_or(0, |w| (self.visits)(w.func, w.block));
@@ -188,7 +188,7 @@ impl Describe<'_, '_> {
             };
             sources.map(recorded).collect()
         };
-        Block {
+        PlannedBlock {
             block: written.map_or_else(|| self.names.block(b), |w| w.block.to_string()),
             inlined: written.filter(|w| w.inlined).map(|w| facts.program.funcs[w.func].symbol.clone()),
             line: written.map_or(0, |w| facts.program.funcs[w.func].lines[w.first]),

@@ -41,7 +41,7 @@ use crate::map::HashMap;
 
 /// What is done to a cotangent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum CotangentUse {
     /// It becomes zero.
     Zero,
     /// It is read.
@@ -58,7 +58,7 @@ pub struct Ask {
     /// In which block, by its position.
     pub block: u32,
     /// What is done.
-    pub what: Asked,
+    pub what: CotangentUse,
 }
 
 /// A cotangent that is going to be in a variable.
@@ -197,7 +197,7 @@ impl Alive {
         for here in asks.chunk_by(|a, b| a.block == b.block) {
             let b = here[0].block as usize;
             meet(b);
-            if here[0].what == Asked::Zero {
+            if here[0].what == CotangentUse::Zero {
                 self.found[b] = self.round;
             } else {
                 self.work.push(b);
@@ -339,7 +339,10 @@ pub(in crate::lower) mod tests {
             let mut asks: Vec<Ask> = Vec::new();
             for value in (0..values).map(ir::Value::from_u32) {
                 let near = random(n);
-                for what in [Asked::Zero, Asked::Add, Asked::Add, Asked::Take].into_iter().skip(random(3)) {
+                for what in [CotangentUse::Zero, CotangentUse::Add, CotangentUse::Add, CotangentUse::Take]
+                    .into_iter()
+                    .skip(random(3))
+                {
                     let block = (near + random(3)).min(n - 1) as u32;
                     asks.push(Ask { value, block, what });
                 }
@@ -368,15 +371,15 @@ pub(in crate::lower) mod tests {
                         has = Some((birth.value, false));
                     }
                     for ask in asks.iter().filter(|a| a.block as usize == b && variable(a.value) == x) {
-                        let zero = ask.what == Asked::Zero;
+                        let zero = ask.what == CotangentUse::Zero;
                         let found = has.or(zero.then_some((ask.value, false)));
                         let (whose, something) = found.unwrap_or_else(|| panic!("block {b} of {}", told()));
                         assert!(zero || whose == ask.value, "block {b} of {}", told());
                         if ask.value == watched {
                             assert!(zero || something == other, "block {b} of {}", told());
-                            other = ask.what == Asked::Add || other && !zero;
+                            other = ask.what == CotangentUse::Add || other && !zero;
                         }
-                        has = Some((ask.value, ask.what == Asked::Add || something && !zero));
+                        has = Some((ask.value, ask.what == CotangentUse::Add || something && !zero));
                     }
                     work.extend(edges[b].iter().map(|&s| (s, (has, other))));
                 }
@@ -401,8 +404,8 @@ pub(in crate::lower) mod tests {
             let values = (0..9_999).map(|k| (ir::Value::from_u32(k), 3 * k));
             let asks = values.flat_map(|(value, b)| {
                 let ask = |block, what| Ask { value, block, what };
-                let all = [ask(b, Asked::Zero), ask(b, Asked::Add), ask(b + 3, Asked::Take)];
-                all.into_iter().filter(move |a| zeros || a.what != Asked::Zero)
+                let all = [ask(b, CotangentUse::Zero), ask(b, CotangentUse::Add), ask(b + 3, CotangentUse::Take)];
+                all.into_iter().filter(move |a| zeros || a.what != CotangentUse::Zero)
             });
             let (births, types) =
                 births(&Flow::of(&graph(&edges).edges()), &asks.collect::<Vec<_>>(), |_| true, |_| types::F64);

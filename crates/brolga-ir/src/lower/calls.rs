@@ -31,14 +31,19 @@ const OF_TICKETS: [&str; 6] = [
     "brolga_singles_of_bytes",
 ];
 
+/// A call of a graph: the members of `AdOp::Call`.
+pub(super) struct CallInst<'c> {
+    pub callee: &'c Callee,
+    /// `None` stands for the segment.
+    pub args: &'c [Option<Val>],
+    pub sig: &'c ir::Signature,
+    pub tape: Tape,
+}
+
 impl LowerCx<'_> {
-    /// A call; `None` among the arguments stands for the segment.
-    pub(super) fn call(
-        &mut self,
-        b: &mut FunctionBuilder<'_>,
-        (callee, args, sig, tape): (&Callee, &[Option<Val>], &ir::Signature, Tape),
-        inst: &AdInst,
-    ) {
+    /// A call as CLIF.
+    pub(super) fn call(&mut self, b: &mut FunctionBuilder<'_>, call: CallInst<'_>, inst: &AdInst) {
+        let CallInst { callee, args, sig, tape } = call;
         self.join_aside(b);
         match tape {
             Tape::Moves if self.uses_tape => self.publish(b),

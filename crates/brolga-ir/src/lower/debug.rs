@@ -39,6 +39,13 @@ use super::typed::Channel;
 use crate::inst::{Check, ShadowPlace, Val};
 use crate::program::symbol_of;
 
+/// Where an access of a shadow is: an address of the primal, a delta, an offset.
+struct ShadowAddress {
+    addr: ir::Value,
+    delta: ir::Value,
+    off: i32,
+}
+
 /// Bytes of a seal.
 const SEAL: u32 = 8;
 
@@ -207,9 +214,9 @@ impl LowerCx<'_> {
     ) {
         if self.env.debug {
             let n = b.ins().iconst(types::I64, i64::from(bytes));
-            let (a, d) = (self.get(place.addr), self.get(place.delta));
+            let (addr, delta) = (self.get(place.addr), self.get(place.delta));
             let ours = self.is_of_parameter(place.delta);
-            self.ask(b, (a, d, place.off), n, AccessChecks { ours, missing }, at);
+            self.ask(b, ShadowAddress { addr, delta, off: place.off }, n, AccessChecks { ours, missing }, at);
         }
     }
 
@@ -234,7 +241,7 @@ impl LowerCx<'_> {
     fn ask(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (addr, delta, off): (ir::Value, ir::Value, i32),
+        ShadowAddress { addr, delta, off }: ShadowAddress,
         n: ir::Value,
         asked: AccessChecks,
         at: Option<ir::Inst>,
@@ -279,15 +286,16 @@ impl LowerCx<'_> {
         let first = usize::from(matches!(symbol, "brolga_move_rev" | "brolga_clear"));
         let ours = &ours[first..];
         match (symbol, &args[first..]) {
-            ("brolga_zero", &[p, delta, n]) | ("brolga_clear", &[p, delta, n, _]) => {
-                self.ask(b, (p, delta, 0), n, AccessChecks { ours: ours[1], missing }, at)
+            ("brolga_zero", &[addr, delta, n]) | ("brolga_clear", &[addr, delta, n, _]) => {
+                self.ask(b, ShadowAddress { addr, delta, off: 0 }, n, AccessChecks { ours: ours[1], missing }, at)
             }
             (
                 "brolga_copy_shadow" | "brolga_memmove_rev" | "brolga_move_rev",
                 &[to, to_delta, from, from_delta, n, ..],
             ) => {
-                self.ask(b, (to, to_delta, 0), n, AccessChecks { ours: ours[1], missing }, at);
-                self.ask(b, (from, from_delta, 0), n, AccessChecks { ours: ours[3], missing }, at);
+                for (addr, delta, ours) in [(to, to_delta, ours[1]), (from, from_delta, ours[3])] {
+                    self.ask(b, ShadowAddress { addr, delta, off: 0 }, n, AccessChecks { ours, missing }, at);
+                }
                 if symbol != "brolga_copy_shadow" {
                     // What a store of the same floats would be refused for.
                     let lost = b.ins().icmp_imm_s(IntCC::Equal, to_delta, 0);

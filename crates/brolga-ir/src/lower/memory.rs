@@ -26,6 +26,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, types};
 use cranelift_frontend::FunctionBuilder;
 
+use super::calls::CallInst;
 use super::context::{LowerCx, Repeated};
 use super::debug::Missing;
 use super::typed::{Channel, shadow_of_data};
@@ -190,7 +191,9 @@ impl LowerCx<'_> {
             }
             &AdOp::ZeroMem { place, bytes, asks, .. } => self.zero_mem(b, place, bytes, asks, inst.at),
             &AdOp::Poison { place, bytes, when } => self.poison(b, place, (bytes, when)),
-            AdOp::Call { callee, args, sig, tape } => self.call(b, (callee, args, sig, *tape), inst),
+            AdOp::Call { callee, args, sig, tape } => {
+                self.call(b, CallInst { callee, args, sig, tape: *tape }, inst);
+            }
             AdOp::Lookup { addr, signature } => self.lookup(b, *addr, *signature, inst),
             AdOp::TrapIf(v, check) => {
                 let v = self.get(*v);
@@ -421,7 +424,7 @@ impl LowerCx<'_> {
         if part {
             let first = b.ins().iadd_imm_s(at, i64::from(from));
             let word = b.ins().band_imm_s(first, !3);
-            self.ask_shadow(b, (word, 0, types::I32), asks, inst);
+            self.ask_shadow(b, TypedAddress { addr: word, off: 0, ty: types::I32 }, asks, inst);
         }
         let asked = match asks {
             Asks::Nothing => false,
@@ -431,7 +434,7 @@ impl LowerCx<'_> {
         };
         for (o, ty) in pieces(bytes).into_iter().map(|(o, ty)| (from + o, ty)) {
             if asked {
-                self.ask_shadow(b, (at, o, ty), asks, inst);
+                self.ask_shadow(b, TypedAddress { addr: at, off: o, ty }, asks, inst);
             }
             let z = if ty == types::I128 { ops::constant(b, types::F64X2, 0.0) } else { b.ins().iconst(ty, 0) };
             let store = b.ins().store(MemFlagsData::new(), z, at, o);
@@ -447,13 +450,13 @@ impl LowerCx<'_> {
     fn ask_shadow(
         &mut self,
         b: &mut FunctionBuilder<'_>,
-        (at, off, ty): (ir::Value, i32, Type),
+        TypedAddress { addr, off, ty }: TypedAddress,
         asks: Asks,
         inst: Option<ir::Inst>,
     ) {
         let halves: &[(i32, Type)] = if ty == types::I128 { &[(0, types::I64), (8, types::I64)] } else { &[(0, ty)] };
         for &(o, t) in halves {
-            let mut x = b.ins().load(t, MemFlagsData::new(), at, off + o);
+            let mut x = b.ins().load(t, MemFlagsData::new(), addr, off + o);
             self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
             if asks != Asks::Bits {
                 x = self.without_poison(b, x, t);
@@ -468,6 +471,13 @@ impl LowerCx<'_> {
             self.trap_if(b, x, Check::UntrackedBits, inst);
         }
     }
+}
+
+/// An access to memory: a value of type `ty` at an address plus an offset.
+struct TypedAddress {
+    addr: ir::Value,
+    off: i32,
+    ty: Type,
 }
 
 /// What is cleared where there is no shadow.

@@ -15,7 +15,7 @@ use cranelift_codegen::packed_option::PackedOption;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::Variable;
 
-use super::births::{Ask, Asked, Flow};
+use super::births::{Ask, CotangentUse, Flow};
 use crate::block::CfgBlocks;
 use crate::inst::{AdOp, FrameSlot, Sum, Tape, Val};
 use crate::map::one_each;
@@ -79,9 +79,9 @@ impl Seen {
             for inst in block.insts.values() {
                 let ty = inst.defs.first().map(|d| d.1);
                 match (&inst.op, ty) {
-                    (AdOp::ZeroCt(v), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Zero }),
-                    (AdOp::TakeCt(v), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Take }),
-                    (AdOp::AddCt(v, _), _) => seen.asked(Ask { value: *v, block: n, what: Asked::Add }),
+                    (AdOp::ZeroCt(v), _) => seen.asked(Ask { value: *v, block: n, what: CotangentUse::Zero }),
+                    (AdOp::TakeCt(v), _) => seen.asked(Ask { value: *v, block: n, what: CotangentUse::Take }),
+                    (AdOp::AddCt(v, _), _) => seen.asked(Ask { value: *v, block: n, what: CotangentUse::Add }),
                     (AdOp::Watch { value: Val::Primal(v), sum, .. }, _) => seen.watched.push((*v, *sum)),
                     (AdOp::WatchFlag(_), _) => seen.flags = true,
                     (AdOp::Restore(slot), Some(ty)) => seen.frame_reads.push((FrameRead::Value(*slot), ty, n)),
@@ -103,7 +103,7 @@ impl Seen {
     fn asked(&mut self, ask: Ask) {
         let ct = &mut self.cts[ask.value];
         *ct = match *ct {
-            Cotangent::Nowhere if ask.what == Asked::Zero => Cotangent::Within(ask.block),
+            Cotangent::Nowhere if ask.what == CotangentUse::Zero => Cotangent::Within(ask.block),
             Cotangent::Within(b) if b == ask.block => Cotangent::Within(b),
             _ => Cotangent::Shared(None.into()),
         };

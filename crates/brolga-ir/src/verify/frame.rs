@@ -41,6 +41,16 @@ enum PlaceUse {
     Number,
 }
 
+/// An instruction that restores a slot.
+struct Restore<'g> {
+    /// The block, and its position in its graph.
+    block: &'g CfgBlock,
+    at: usize,
+    id: InstId,
+    slot: FrameSlot,
+    wanted: PlaceUse,
+}
+
 #[derive(Default)]
 struct KeptPlace {
     keeps: Vec<Keep>,
@@ -65,7 +75,8 @@ pub fn check(mirror: &Mirror<'_, '_>, known: Known<'_>, faults: &mut Faults) {
                 (AdOp::RestoreBlock(slot), _) => (*slot, PlaceUse::Number),
                 _ => continue,
             };
-            restored(mirror, slots.entry(slot).or_default(), (at, block), (id, slot, wanted), faults);
+            let restore = Restore { at, block, id, slot, wanted };
+            check_restore(mirror, slots.entry(slot).or_default(), &restore, faults);
         }
     }
     if let Some(frame) = known.frame {
@@ -115,13 +126,9 @@ fn stands(role: Role) -> Option<ir::Block> {
     }
 }
 
-fn restored(
-    mirror: &Mirror<'_, '_>,
-    slot: &mut KeptPlace,
-    (at, block): (usize, &CfgBlock),
-    (id, name, wanted): (InstId, FrameSlot, PlaceUse),
-    faults: &mut Faults,
-) {
+/// A slot is restored, with the type of what is kept there, and only where it has been kept.
+fn check_restore(mirror: &Mirror<'_, '_>, slot: &mut KeptPlace, restore: &Restore<'_>, faults: &mut Faults) {
+    let &Restore { at, block, id, slot: name, wanted } = restore;
     if slot.stored_use.is_some_and(|stored_use| stored_use != wanted) {
         faults.add(RULE, block.id, Some(id), format!("{name} is restored as something else than is kept there"));
     }

@@ -42,6 +42,8 @@ mod inputs;
 mod subject;
 mod trace;
 
+use std::ops::{Deref, DerefMut};
+
 use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::Type;
@@ -92,38 +94,27 @@ pub struct Reverse<T> {
     pub stray: Option<Stray>,
 }
 
-/// What [`gradient`] gives.
+/// What [`gradient`] gives; it is read as the [`Reverse`] that it is made of.
 #[derive(Clone, Debug)]
 pub struct OracleOutcome {
-    /// Results of the call.
-    pub values: Vec<DataValue>,
+    /// The run. Cotangents of arguments are without rounding to their types there.
+    pub reverse: Reverse<f64>,
     /// For each active argument its cotangent, of the argument's type.
     pub arg_cotangents: Vec<Option<DataValue>>,
-    /// The same without rounding to the argument's type, lane by lane.
-    pub arg_lanes: Vec<Option<Vec<f64>>>,
-    /// For each duplicated argument with a buffer of floats the shadow after the pullback.
-    pub shadows: Vec<Option<Vec<f64>>>,
-    /// The same for the extra buffers.
-    pub extra_shadows: Vec<Vec<f64>>,
-    /// Floats recorded.
-    pub nodes: usize,
-    /// Operands recorded.
-    pub edges: usize,
-    /// Bytes of the graph.
-    pub tape_bytes: usize,
-    /// How far `arg_lanes` or `shadows` may be off by rounding alone: see [`Reverse::rounding`].
-    pub rounding: Vec<Option<Vec<f64>>>,
-    /// By how much rounding may change the objective, in terms of the precision of the arithmetic.
-    pub noise: f64,
-    /// Instructions executed: the work.
-    pub steps: u64,
-    /// Those on the longest way through forks.
-    pub span: u64,
-    /// Whether the sign of a NaN became that of another number. The sign of a NaN is not specified,
-    /// so the program may as well return something else.
-    pub nan_sign: bool,
-    /// A store that keeps a time loop from being reversed by running steps again.
-    pub stray: Option<Stray>,
+}
+
+impl Deref for OracleOutcome {
+    type Target = Reverse<f64>;
+
+    fn deref(&self) -> &Reverse<f64> {
+        &self.reverse
+    }
+}
+
+impl DerefMut for OracleOutcome {
+    fn deref_mut(&mut self) -> &mut Reverse<f64> {
+        &mut self.reverse
+    }
 }
 
 /// A second-order run: the gradient, and its derivative along the direction.
@@ -213,25 +204,11 @@ impl<'p> Oracle<'p> {
         seeds: &[DataValue],
     ) -> Result<OracleOutcome, OracleError> {
         // SAFETY: promised by the caller.
-        let r = unsafe { self.reverse::<f64>(func, args, seeds, |x, _| x)? };
+        let reverse = unsafe { self.reverse::<f64>(func, args, seeds, |x, _| x)? };
         let types = self.param_types(func, args.len())?;
-        let arg_cotangents = r.arg_lanes.iter().zip(&types);
-        Ok(OracleOutcome {
-            arg_cotangents: arg_cotangents.map(|(l, &ty)| Some(from_lanes(l.as_ref()?, ty))).collect(),
-            values: r.values,
-            arg_lanes: r.arg_lanes,
-            shadows: r.shadows,
-            extra_shadows: r.extra_shadows,
-            nodes: r.nodes,
-            edges: r.edges,
-            tape_bytes: r.tape_bytes,
-            rounding: r.rounding,
-            noise: r.noise,
-            steps: r.steps,
-            span: r.span,
-            nan_sign: r.nan_sign,
-            stray: r.stray,
-        })
+        let lanes = reverse.arg_lanes.iter().zip(&types);
+        let arg_cotangents = lanes.map(|(l, &ty)| Some(from_lanes(l.as_ref()?, ty))).collect();
+        Ok(OracleOutcome { reverse, arg_cotangents })
     }
 
     /// Forward over reverse: the gradient, and its derivative along `tangents` (one per argument,

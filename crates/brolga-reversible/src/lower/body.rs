@@ -38,7 +38,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use super::abi::{Form, call_symbol, flags_of, is_word, order, signature, slot, taken, widened};
 use super::context::{Lowered, Lowering, empty};
 use super::expr::{Leaf, MOST_FIXED, Maker, UNITS, parts_of, to_fixed};
-use super::state::{At, Home, StmtLowering, cotangents};
+use super::state::{Home, PlaceStorage, StmtLowering, cotangents};
 use crate::ast::{
     BinaryOp, CheckMode, Expr, ExprKind, Function, Len, RevPlace, SourceSpan, Stmt, StmtKind, Type, UnaryOp, UpdateOp,
 };
@@ -119,7 +119,7 @@ pub(super) fn steps_signature(cx: &Lowering<'_>, f: &Function, form: Form) -> ir
 
 /// A parameter that is in registers: where it is put in the end.
 struct Back {
-    at: At,
+    at: PlaceStorage,
     address: Value,
     shadow: Option<Value>,
     ty: Type,
@@ -147,7 +147,7 @@ impl<'f> StmtLowering<'_, 'f> {
                 self.homes.insert(p.name.clone(), Home::Memory { address, shadow });
                 continue;
             };
-            let there = At::Memory { address, shadow, offset: 0, ty: p.ty.clone() };
+            let there = PlaceStorage::Memory { address, shadow, offset: 0, ty: p.ty.clone() };
             let values = self.load(&there);
             // What is read only is added to in the end.
             let cts = if !self.with_cotangents {
@@ -166,7 +166,7 @@ impl<'f> StmtLowering<'_, 'f> {
     /// Put numbers back where they came from.
     fn leave(&mut self, back: Vec<Back>) {
         for Back { at, address, shadow, ty, input } in back {
-            let there = At::Memory { address, shadow, offset: 0, ty };
+            let there = PlaceStorage::Memory { address, shadow, offset: 0, ty };
             let cts = self.cotangent(&at);
             if input {
                 self.add_cotangent(&there, &cts);
@@ -179,7 +179,7 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     /// A name for a number in registers.
-    pub(super) fn in_registers(&mut self, name: &str, ty: Scalar, values: &[Value], cts: &[Value]) -> At {
+    pub(super) fn in_registers(&mut self, name: &str, ty: Scalar, values: &[Value], cts: &[Value]) -> PlaceStorage {
         let mut new = |tys: &[Clif], from: &[Value]| -> Vec<_> {
             let with = |(&ty, &v)| {
                 let var = self.b.declare_var(ty);
@@ -192,7 +192,7 @@ impl<'f> StmtLowering<'_, 'f> {
         let cotangents = new(cotangents(ty), cts);
         let home = Home::Registers { ty, values: values.clone(), cotangents: cotangents.clone() };
         self.homes.insert(name.to_owned(), home);
-        At::Registers { ty, values, cotangents }
+        PlaceStorage::Registers { ty, values, cotangents }
     }
 
     /// An expression: its type and its value.
@@ -385,7 +385,15 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     /// Add what an expression hands to the places that it reads.
-    fn gradient(&mut self, e: &Expr, ty: Scalar, leaves: &[Leaf], places: &[At], seeds: &[Value], span: SourceSpan) {
+    fn gradient(
+        &mut self,
+        e: &Expr,
+        ty: Scalar,
+        leaves: &[Leaf],
+        places: &[PlaceStorage],
+        seeds: &[Value],
+        span: SourceSpan,
+    ) {
         let found = super::gradient::gradient(self, e, ty, leaves, seeds);
         match found {
             Ok(all) => {
@@ -603,7 +611,7 @@ impl<'f> StmtLowering<'_, 'f> {
     fn call(&mut self, name: &str, args: &[Expr], back: bool, line: u32) {
         let callee = self.cx.function(name);
         let order = order(callee);
-        let places: Vec<Option<At>> = callee
+        let places: Vec<Option<PlaceStorage>> = callee
             .params
             .iter()
             .zip(args)
@@ -649,10 +657,10 @@ impl<'f> StmtLowering<'_, 'f> {
         }
         let n = order.len();
         for (k, &i) in order.iter().enumerate() {
-            if let Some(at @ At::Registers { .. }) = &places[i] {
+            if let Some(at @ PlaceStorage::Registers { .. }) = &places[i] {
                 let shadow = self.carries().then(|| passed[n + k]);
                 let scalar = callee.params[i].ty.clone();
-                let there = At::Memory { address: passed[k], shadow, offset: 0, ty: scalar };
+                let there = PlaceStorage::Memory { address: passed[k], shadow, offset: 0, ty: scalar };
                 if !callee.params[i].input {
                     let values = self.load(&there);
                     self.store(at, &values);
@@ -670,9 +678,9 @@ impl<'f> StmtLowering<'_, 'f> {
     /// The address of a place, and of its shadow; of one in registers, of a copy. A place that is
     /// only read may be passed several times, so each copy has a cotangent of its own, which is
     /// added.
-    fn passed(&mut self, at: &At, input: bool) -> (Value, Value) {
+    fn passed(&mut self, at: &PlaceStorage, input: bool) -> (Value, Value) {
         match at {
-            At::Memory { address, shadow, offset, .. } => {
+            PlaceStorage::Memory { address, shadow, offset, .. } => {
                 let address = self.b.ins().iadd_imm_s(*address, i64::from(*offset));
                 let shadow = match shadow {
                     Some(s) => self.b.ins().iadd_imm_s(*s, i64::from(*offset)),
@@ -680,13 +688,13 @@ impl<'f> StmtLowering<'_, 'f> {
                 };
                 (address, shadow)
             }
-            At::Fixed(v, _) => {
+            PlaceStorage::Fixed(v, _) => {
                 let address = slot(&mut self.b, 8);
                 let flags = flags_of(&mut self.b, types::I64);
                 self.b.ins().store(flags, *v, address, 0);
                 (address, self.b.ins().iconst(types::I64, 0))
             }
-            At::Registers { ty, .. } => {
+            PlaceStorage::Registers { ty, .. } => {
                 let address = slot(&mut self.b, 16);
                 let shadow = if self.carries() { slot(&mut self.b, 16) } else { self.b.ins().iconst(types::I64, 0) };
                 let of = match ty {
@@ -697,7 +705,7 @@ impl<'f> StmtLowering<'_, 'f> {
                     _ => Type::F64,
                 };
                 let shadowed = self.carries().then_some(shadow);
-                let there = At::Memory { address, shadow: shadowed, offset: 0, ty: of };
+                let there = PlaceStorage::Memory { address, shadow: shadowed, offset: 0, ty: of };
                 let values = self.load(at);
                 self.store(&there, &values);
                 let cts = if input && self.carries() { self.no_cotangent(*ty) } else { self.cotangent(at) };
@@ -708,7 +716,7 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     /// That what a call changes is given to it once.
-    fn distinct(&mut self, callee: &Function, args: &[Expr], places: &[Option<At>], line: u32) {
+    fn distinct(&mut self, callee: &Function, args: &[Expr], places: &[Option<PlaceStorage>], line: u32) {
         if self.check == CheckMode::Off {
             return;
         }
@@ -745,12 +753,13 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     /// That arrays are as long as the callee is told.
-    fn lengths(&mut self, callee: &Function, places: &[Option<At>], words: &[Option<Value>], line: u32) {
+    fn lengths(&mut self, callee: &Function, places: &[Option<PlaceStorage>], words: &[Option<Value>], line: u32) {
         if self.check == CheckMode::Off {
             return;
         }
         for (p, at) in callee.params.iter().zip(places) {
-            let (Type::Array(_, wanted) | Type::Stack(_, wanted), Some(At::Memory { ty, .. })) = (&p.ty, at) else {
+            let (Type::Array(_, wanted) | Type::Stack(_, wanted), Some(PlaceStorage::Memory { ty, .. })) = (&p.ty, at)
+            else {
                 continue;
             };
             let (Type::Array(_, has) | Type::Stack(_, has)) = ty else { continue };

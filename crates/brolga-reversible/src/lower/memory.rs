@@ -22,7 +22,7 @@ use cranelift_codegen::ir::{InstBuilder, MemFlagsData, TrapCode, Value, types};
 
 use super::abi::{allocate, clear, flags_of, release, slot};
 use super::expr::parts_of;
-use super::state::{At, Home, StmtLowering};
+use super::state::{Home, PlaceStorage, StmtLowering};
 use crate::ast::{CheckMode, Expr, ExprKind, Len, RevPlace, Type};
 use crate::error::Fault;
 use crate::layout::Scalar;
@@ -90,7 +90,7 @@ impl StmtLowering<'_, '_> {
             self.iterations(n, |this, i| {
                 let far = this.b.ins().imul_imm_s(i, i64::from(size));
                 let address = this.b.ins().iadd(address, far);
-                let at = At::Memory { address, shadow: None, offset: 0, ty: (**of).clone() };
+                let at = PlaceStorage::Memory { address, shadow: None, offset: 0, ty: (**of).clone() };
                 this.store(&at, &parts);
             });
         }
@@ -128,7 +128,7 @@ impl StmtLowering<'_, '_> {
             }
             scalar => {
                 let scalar_type = Scalar::of(scalar).expect("it is a number");
-                let at = At::Memory { address, shadow: None, offset, ty: scalar.clone() };
+                let at = PlaceStorage::Memory { address, shadow: None, offset, ty: scalar.clone() };
                 let found = self.load(&at);
                 let said = if matches!(value.kind, ExprKind::Int(0)) {
                     parts_of(scalar_type).iter().map(|&ty| super::expr::zero(&mut self.b, ty)).collect()
@@ -205,19 +205,19 @@ impl StmtLowering<'_, '_> {
     }
 
     /// The element of a stack that has this number.
-    fn element(&mut self, stack: &RevPlace, i: Value) -> At {
-        let At::Memory { address, shadow, offset, ty } = self.at(stack) else { unreachable!("it is memory") };
+    fn element(&mut self, stack: &RevPlace, i: Value) -> PlaceStorage {
+        let PlaceStorage::Memory { address, shadow, offset, ty } = self.at(stack) else { unreachable!("it is memory") };
         let Type::Stack(of, _) = ty else { unreachable!("the checker has seen it") };
         let size = self.cx.layouts.size(&of).expect("it is a number").0;
         let far = self.b.ins().imul_imm_s(i, i64::from(size));
         let address = self.b.ins().iadd(address, far);
         let shadow = shadow.map(|s| self.b.ins().iadd(s, far));
-        At::Memory { address, shadow, offset: offset + 8, ty: *of }
+        PlaceStorage::Memory { address, shadow, offset: offset + 8, ty: *of }
     }
 
     /// The count of a stack, its address, and how many there may be.
     fn top(&mut self, stack: &RevPlace) -> (Value, Value, i32, Value) {
-        let At::Memory { address, offset, ty, .. } = self.at(stack) else { unreachable!("it is memory") };
+        let PlaceStorage::Memory { address, offset, ty, .. } = self.at(stack) else { unreachable!("it is memory") };
         let Type::Stack(_, len) = ty else { unreachable!("the checker has seen it") };
         let flags = flags_of(&mut self.b, types::I64);
         let top = self.b.ins().load(types::I64, flags, address, offset);
@@ -225,7 +225,7 @@ impl StmtLowering<'_, '_> {
     }
 
     /// That a number is zero.
-    fn is_zero(&mut self, at: &At, line: u32) {
+    fn is_zero(&mut self, at: &PlaceStorage, line: u32) {
         if self.check == CheckMode::Off {
             return;
         }
@@ -271,7 +271,7 @@ impl StmtLowering<'_, '_> {
     }
 
     /// Move a number to an element, or from it, and leave zero. So do cotangents.
-    fn moved(&mut self, place: &RevPlace, element: &At, into: bool) {
+    fn moved(&mut self, place: &RevPlace, element: &PlaceStorage, into: bool) {
         let at = self.at(place);
         let (from, to) = if into { (&at, element) } else { (element, &at) };
         let parts = self.load(from);

@@ -20,7 +20,7 @@ use cranelift_frontend::Variable;
 
 use super::abi::flags_of;
 use super::expr::{Leaf, leaves_of, parts_of, zero};
-use super::state::{At, Home, StmtLowering, cotangents};
+use super::state::{Home, PlaceStorage, StmtLowering, cotangents};
 use crate::ast::{CheckMode, Expr, Len, PathStep, RevPlace, Type};
 use crate::error::Fault;
 use crate::layout::Scalar;
@@ -28,18 +28,18 @@ use crate::types::{Overlap, overlap};
 
 impl<'f> StmtLowering<'_, 'f> {
     /// Where a place is.
-    pub(super) fn at(&mut self, place: &RevPlace) -> At {
+    pub(super) fn at(&mut self, place: &RevPlace) -> PlaceStorage {
         let home = self.homes[&place.root].clone();
         let (mut address, mut shadow) = match home {
-            Home::Word(v, ty) => return At::Fixed(v, ty),
-            Home::Iteration(var) => return At::Fixed(self.b.use_var(var), Scalar::I64),
+            Home::Word(v, ty) => return PlaceStorage::Fixed(v, ty),
+            Home::Iteration(var) => return PlaceStorage::Fixed(self.b.use_var(var), Scalar::I64),
             Home::Registers { ty, values, cotangents } => {
                 let Some(PathStep::Field(part)) = place.path.first() else {
-                    return At::Registers { ty, values, cotangents };
+                    return PlaceStorage::Registers { ty, values, cotangents };
                 };
                 let i = usize::from(part == "im");
                 let of = |all: &[Variable]| all.get(i).copied().into_iter().collect();
-                return At::Registers { ty: Scalar::F64, values: of(&values), cotangents: of(&cotangents) };
+                return PlaceStorage::Registers { ty: Scalar::F64, values: of(&values), cotangents: of(&cotangents) };
             }
             Home::Memory { address, shadow } => (address, shadow),
         };
@@ -77,7 +77,7 @@ impl<'f> StmtLowering<'_, 'f> {
                 (PathStep::Index(_), _) => unreachable!("the checker has seen it"),
             }
         }
-        At::Memory { address, shadow, offset, ty }
+        PlaceStorage::Memory { address, shadow, offset, ty }
     }
 
     /// An index: a number, or one that is known and in range.
@@ -148,46 +148,50 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     /// What lies in a place.
-    pub(super) fn load(&mut self, at: &At) -> Vec<Value> {
+    pub(super) fn load(&mut self, at: &PlaceStorage) -> Vec<Value> {
         match at {
-            At::Registers { values, .. } => values.iter().map(|&v| self.b.use_var(v)).collect(),
-            At::Fixed(v, _) => vec![*v],
-            At::Memory { address, offset, .. } => self.load_all(parts_of(at.scalar()), *address, *offset),
+            PlaceStorage::Registers { values, .. } => values.iter().map(|&v| self.b.use_var(v)).collect(),
+            PlaceStorage::Fixed(v, _) => vec![*v],
+            PlaceStorage::Memory { address, offset, .. } => self.load_all(parts_of(at.scalar()), *address, *offset),
         }
     }
 
     /// Put a number into a place.
-    pub(super) fn store(&mut self, at: &At, parts: &[Value]) {
+    pub(super) fn store(&mut self, at: &PlaceStorage, parts: &[Value]) {
         match at {
-            At::Registers { values, .. } => values.iter().zip(parts).for_each(|(&var, &v)| self.b.def_var(var, v)),
-            At::Memory { address, offset, .. } => self.store_all(parts, *address, *offset),
-            At::Fixed(..) => unreachable!("it does not change"),
+            PlaceStorage::Registers { values, .. } => {
+                values.iter().zip(parts).for_each(|(&var, &v)| self.b.def_var(var, v))
+            }
+            PlaceStorage::Memory { address, offset, .. } => self.store_all(parts, *address, *offset),
+            PlaceStorage::Fixed(..) => unreachable!("it does not change"),
         }
     }
 
     /// The cotangent of a place; of one that is not carried no part.
-    pub(super) fn cotangent(&mut self, at: &At) -> Vec<Value> {
+    pub(super) fn cotangent(&mut self, at: &PlaceStorage) -> Vec<Value> {
         match at {
             _ if self.quiet => vec![],
-            At::Registers { cotangents, .. } => cotangents.iter().map(|&v| self.b.use_var(v)).collect(),
-            At::Memory { shadow: Some(shadow), offset, .. } => self.load_all(cotangents(at.scalar()), *shadow, *offset),
-            At::Memory { shadow: None, .. } | At::Fixed(..) => vec![],
+            PlaceStorage::Registers { cotangents, .. } => cotangents.iter().map(|&v| self.b.use_var(v)).collect(),
+            PlaceStorage::Memory { shadow: Some(shadow), offset, .. } => {
+                self.load_all(cotangents(at.scalar()), *shadow, *offset)
+            }
+            PlaceStorage::Memory { shadow: None, .. } | PlaceStorage::Fixed(..) => vec![],
         }
     }
 
     /// Set the cotangent of a place.
-    pub(super) fn set_cotangent(&mut self, at: &At, parts: &[Value]) {
+    pub(super) fn set_cotangent(&mut self, at: &PlaceStorage, parts: &[Value]) {
         match at {
-            At::Registers { cotangents, .. } => {
+            PlaceStorage::Registers { cotangents, .. } => {
                 cotangents.iter().zip(parts).for_each(|(&var, &v)| self.b.def_var(var, v));
             }
-            At::Memory { shadow: Some(shadow), offset, .. } => self.store_all(parts, *shadow, *offset),
-            At::Memory { shadow: None, .. } | At::Fixed(..) => {}
+            PlaceStorage::Memory { shadow: Some(shadow), offset, .. } => self.store_all(parts, *shadow, *offset),
+            PlaceStorage::Memory { shadow: None, .. } | PlaceStorage::Fixed(..) => {}
         }
     }
 
     /// Add to the cotangent of a place.
-    pub(super) fn add_cotangent(&mut self, at: &At, more: &[Value]) {
+    pub(super) fn add_cotangent(&mut self, at: &PlaceStorage, more: &[Value]) {
         let old = self.cotangent(at);
         let sum: Vec<Value> = old.iter().zip(more).map(|(&a, &b)| self.b.ins().fadd(a, b)).collect();
         self.set_cotangent(at, &sum);
@@ -199,7 +203,7 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     /// What an expression reads, loaded, and where it is.
-    pub(super) fn leaves(&mut self, e: &Expr) -> (Vec<Leaf>, Vec<At>) {
+    pub(super) fn leaves(&mut self, e: &Expr) -> (Vec<Leaf>, Vec<PlaceStorage>) {
         let mut places = Vec::new();
         leaves_of(e, &mut places);
         let mut found = (Vec::new(), Vec::new());
@@ -214,7 +218,7 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     /// That a place that is changed is none of those that are read, where indices decide.
-    pub(super) fn unread(&mut self, place: &RevPlace, at: &At, by: &[&Expr], line: u32) {
+    pub(super) fn unread(&mut self, place: &RevPlace, at: &PlaceStorage, by: &[&Expr], line: u32) {
         if self.check == CheckMode::Off {
             return;
         }
@@ -229,8 +233,11 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     /// That two places share no memory.
-    pub(super) fn apart(&mut self, a: &At, b: &At, line: u32) {
-        let (At::Memory { address: p, offset: i, ty: t, .. }, At::Memory { address: q, offset: j, ty: u, .. }) = (a, b)
+    pub(super) fn apart(&mut self, a: &PlaceStorage, b: &PlaceStorage, line: u32) {
+        let (
+            PlaceStorage::Memory { address: p, offset: i, ty: t, .. },
+            PlaceStorage::Memory { address: q, offset: j, ty: u, .. },
+        ) = (a, b)
         else {
             return;
         };

@@ -6,8 +6,8 @@
 //! **Answer.** A [`StmtLowering`] has the names in scope with their homes ([`Home`]: registers,
 //! memory with a shadow, an integer that does not change, the number of an iteration), the memory
 //! that is to be freed, what is checked, and the block to which a failed check goes. A place of a
-//! statement is an [`At`], made of a home and a path. Whether cotangents are carried is part of the
-//! form of the function; where they are zero and stay so, none are (`quiet`).
+//! statement is a [`PlaceStorage`], made of a home and a path. Whether cotangents are carried is
+//! part of the form of the function; where they are zero and stay so, none are (`quiet`).
 //!
 //! **Invariant.** Memory that is allocated is freed, also where a check fails
 //! ([`StmtLowering::leave_if`]).
@@ -65,7 +65,7 @@ pub(super) enum Home {
 
 /// Where a place is.
 #[derive(Clone, Debug)]
-pub(super) enum At {
+pub(super) enum PlaceStorage {
     Registers { ty: Scalar, values: Vec<Variable>, cotangents: Vec<Variable> },
     Memory { address: Value, shadow: Option<Value>, offset: i32, ty: Type },
     Fixed(Value, Scalar),
@@ -79,7 +79,7 @@ pub(super) fn cotangents(ty: Scalar) -> &'static [Clif] {
     }
 }
 
-impl At {
+impl PlaceStorage {
     pub(super) fn scalar(&self) -> Scalar {
         match self {
             Self::Registers { ty, .. } | Self::Fixed(_, ty) => *ty,

@@ -21,13 +21,13 @@ pub struct DataSpan {
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([u8; 64]);
+struct ShadowLine([u8; 64]);
 
 /// The shadows of the data objects of a program, zeroed, and the table of deltas that leads to
 /// them.
 #[derive(Default)]
 pub struct GlobalShadows {
-    lines: Vec<Line>,
+    lines: Vec<ShadowLine>,
     /// Per object: first line, and size in bytes.
     places: Box<[(usize, usize)]>,
     deltas: Box<[i64]>,
@@ -46,10 +46,10 @@ impl GlobalShadows {
             // shadow".
             count += size.div_ceil(64).max(1);
         }
-        let lines = vec![Line([0; 64]); count];
+        let lines = vec![ShadowLine([0; 64]); count];
         let base = lines.as_ptr() as usize;
         let delta = |(object, &(first, _)): (&DataSpan, &(usize, usize))| {
-            (base + first * size_of::<Line>()).wrapping_sub(object.address.wrapping_mul(width)) as i64
+            (base + first * size_of::<ShadowLine>()).wrapping_sub(object.address.wrapping_mul(width)) as i64
         };
         let deltas = objects.iter().zip(&places).map(delta).collect();
         Self { lines, places: places.into(), deltas }
@@ -79,7 +79,7 @@ impl GlobalShadows {
     pub(crate) fn ranges(&self) -> impl ExactSizeIterator<Item = std::ops::Range<usize>> + '_ {
         let base = self.lines.as_ptr() as usize;
         self.places.iter().map(move |&(first, size)| {
-            let from = base + first * size_of::<Line>();
+            let from = base + first * size_of::<ShadowLine>();
             from..from + size
         })
     }
@@ -91,7 +91,7 @@ impl GlobalShadows {
 
     /// Set every shadow to zero.
     pub fn zero(&mut self) {
-        self.lines.fill(Line([0; 64]));
+        self.lines.fill(ShadowLine([0; 64]));
     }
 }
 

@@ -41,7 +41,7 @@ use crate::plan::rerun_loops::{find, holds_good};
 use crate::plan::table::{Plan, Rerun};
 use crate::primal::cse::copies;
 use crate::translate::Statements;
-use crate::translate::stmt::{AdStmt, AdStmts, Given};
+use crate::translate::stmt::{AdStmt, AdStmts, StmtSource};
 use crate::verified;
 
 /// The graphs that a variant becomes.
@@ -278,11 +278,11 @@ impl<'s, 'f> Assembly<'s, 'f> {
         let lifted = Lifted { graph: lifted, map: forward_of, spent };
         let fwd = forward(facts, lifted, watching, plan, forward_symbol, ids);
         let parts = PullbackParts { facts, live, plan, aux, seeds, seg: self.pull_seg, symbol: pullback_symbol };
-        let pullback = |stmts: Given<'_>, ids: &mut Ids| pullback(&parts, stmts, ids);
-        let guarded = pullback(if spent { Given::Spent(stmts) } else { Given::Lent(stmts) }, ids);
-        let free = watch.as_ref().map(|w| pullback(Given::Lent(&w.free), ids));
+        let pullback = |stmts: StmtSource<'_>, ids: &mut Ids| pullback(&parts, stmts, ids);
+        let guarded = pullback(if spent { StmtSource::Spent(stmts) } else { StmtSource::Lent(stmts) }, ids);
+        let free = watch.as_ref().map(|w| pullback(StmtSource::Lent(&w.free), ids));
         let clearing = watch.as_ref().and_then(|w| w.clearing.as_ref()).filter(|_| can_clear(plan));
-        let mut clearing = clearing.map(|c| pullback(Given::Lent(c), ids));
+        let mut clearing = clearing.map(|c| pullback(StmtSource::Lent(c), ids));
         let clearing = clearing.take_if(|c| only_clears(&mut c.graph, facts.func()));
         let pulls = Pullbacks { guarded, free, clearing };
         pulls.verify(&fwd.graph, facts, plan)?;

@@ -68,9 +68,10 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Value, types};
 use cranelift_entity::EntitySet;
 
+use brolga_clif::linear::Linear;
 use brolga_clif::marks::TAPE_FULL;
 use brolga_clif::simplify_cfg::resolve_aliases;
-use brolga_clif::vectorise::affine_loop::{self, Home, Linear, Loop, Steps};
+use brolga_clif::vectorise::affine_loop::{self, Home, Loop, Steps};
 use brolga_clif::vectorise::count::{Count, count};
 use brolga_clif::vectorise::is_short;
 use brolga_clif::vectorise::preheader::Front;

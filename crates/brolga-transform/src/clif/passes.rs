@@ -23,35 +23,34 @@ use cranelift_entity::EntitySet;
 
 use crate::clif::hoist_tape_check::{self, hoist_tape_check};
 use crate::clif::preaccumulate::{self, Choice, preaccumulate};
+use crate::pass::{ListedPass, Runs};
 use brolga_clif::loop_layout::{LoopPasses, loop_layout};
 use brolga_clif::slp_divisions::slp_divisions;
-use brolga_clif::vectorise::{self, How, has_lanes, vectorise};
+use brolga_clif::vectorise::{self, LoopPolicy, has_lanes, vectorise};
 use brolga_clif::verified::Passes;
 
 /// A pass over the CLIF of one function.
-struct ClifPass {
-    /// Its name, by which the verifier speaks of it.
-    name: &'static str,
-    /// What it runs for: if one of these is switched on. None if it always runs.
-    switches: &'static [Pass],
-    /// Change a function. Remarks go to the context.
-    run: fn(&mut ir::Function, &mut ClifCx<'_>),
-}
+type ClifPass = ListedPass<fn(&mut ir::Function, &mut ClifCx<'_>)>;
 
-/// The passes, in order. With little effort only the first [`QUICK`] run.
+/// The passes, in order. Remarks go to the context. With little effort only the first [`QUICK`]
+/// run.
 const PASSES: &[ClifPass] = &[
-    ClifPass { name: "hoist_tape_check", switches: &[], run: hoist_tape_checks },
-    ClifPass { name: "preaccumulate", switches: &[Pass::Preaccumulate], run: multiply_out },
-    ClifPass { name: "vectorise", switches: &[Pass::Vectorise, Pass::Promote], run: vectorise_loops },
-    ClifPass { name: "slp_divisions", switches: &[Pass::SlpDivisions], run: pack_divisions },
-    ClifPass { name: "loop_layout", switches: &[Pass::LoopRotate, Pass::LicmGvn], run: lay_out_loops },
+    ListedPass {
+        name: "hoist_tape_check",
+        runs: Runs::Always("where the tape has a fence, no record asks for room"),
+        run: hoist_tape_checks,
+    },
+    ListedPass { name: "preaccumulate", runs: Runs::If(&[Pass::Preaccumulate]), run: multiply_out },
+    ListedPass { name: "vectorise", runs: Runs::If(&[Pass::Vectorise, Pass::Promote]), run: vectorise_loops },
+    ListedPass { name: "slp_divisions", runs: Runs::If(&[Pass::SlpDivisions]), run: pack_divisions },
+    ListedPass { name: "loop_layout", runs: Runs::If(&[Pass::LoopRotate, Pass::LicmGvn]), run: lay_out_loops },
 ];
 const QUICK: usize = 2;
 
 /// Run the passes over a function, as long as Cranelift's verifier has nothing to say.
 pub(crate) fn run(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
     for pass in &PASSES[..if cx.quick { QUICK } else { PASSES.len() }] {
-        if pass.switches.is_empty() || pass.switches.iter().any(|&p| cx.runs(p)) {
+        if pass.is_on(cx.enabled) {
             (pass.run)(func, cx);
             if !cx.verified.check_after(pass.name, func) {
                 return;
@@ -112,12 +111,12 @@ impl ClifCx<'_> {
     }
 
     /// Say something of the loop that begins with a block of the function.
-    fn remark(&mut self, pass: Pass, header: ir::Block, text: impl FnOnce(Whose) -> Option<String>) {
+    fn remark(&mut self, pass: Pass, header: ir::Block, text: impl FnOnce(LoopRole) -> Option<String>) {
         let Some(role) = self.role(header) else { return };
         let (header, whose) = match role {
-            Role::Forward(b) => (b, Whose::Forward),
-            Role::Rerun(h, _) => (h, Whose::Rerun),
-            Role::Reverse(b) | Role::Edge(_, b) => (b, Whose::Reverse),
+            Role::Forward(b) => (b, LoopRole::Forward),
+            Role::Rerun(h, _) => (h, LoopRole::Rerun),
+            Role::Reverse(b) | Role::Edge(_, b) => (b, LoopRole::Reverse),
             _ => return,
         };
         self.remarks.0.extend(text(whose).map(|text| Remark { pass, header, text }));
@@ -126,7 +125,7 @@ impl ClifCx<'_> {
 
 /// What a loop of a derived function is to a loop of the primal.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum LoopRole {
     /// The loop itself, in the forward half.
     Forward,
     /// A copy of it in the reverse half.
@@ -179,7 +178,7 @@ fn hoist_tape_checks(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
     }
     if cx.runs(Pass::HoistTapeChecks) {
         for looked in hoist_tape_check(func, cx.runs(Pass::CostModel), cx.checks.is_some()) {
-            let text = |whose| (whose == Whose::Forward).then(|| hoist_tape_check::told(&looked.outcome));
+            let text = |whose| (whose == LoopRole::Forward).then(|| hoist_tape_check::told(&looked.outcome));
             cx.remark(Pass::HoistTapeChecks, looked.header, text);
         }
     }
@@ -198,7 +197,7 @@ fn hoist_tape_checks(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
 fn multiply_out(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
     let choice = if cx.quick { Choice::Select } else { Choice::Branch };
     for looked in preaccumulate(func, &|b| cx.reverses(b), cx.runs(Pass::CostModel), choice) {
-        let text = |whose| (whose == Whose::Reverse).then(|| preaccumulate::told(looked.factors));
+        let text = |whose| (whose == LoopRole::Reverse).then(|| preaccumulate::told(looked.factors));
         cx.remark(Pass::Preaccumulate, looked.header, text);
     }
 }
@@ -217,7 +216,7 @@ fn vectorise_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
         let (a, b) = (cx.place(a), cx.place(b));
         a.origin == b.origin && a.origin != Origin::Unknown && cx.places.apart(&a, &b)
     };
-    let how = How {
+    let how = LoopPolicy {
         apart: &apart,
         reorder: &reorder,
         watched: cx.watched,
@@ -229,9 +228,9 @@ fn vectorise_loops(func: &mut ir::Function, cx: &mut ClifCx<'_>) {
     for looked in vectorise(func, how) {
         let text = |whose| {
             let whose = match whose {
-                Whose::Forward => "its loop",
-                Whose::Rerun => "its loop, run again,",
-                Whose::Reverse => "the reverse of its loop",
+                LoopRole::Forward => "its loop",
+                LoopRole::Rerun => "its loop, run again,",
+                LoopRole::Reverse => "the reverse of its loop",
             };
             Some(vectorise::told(whose, &looked.outcome))
         };

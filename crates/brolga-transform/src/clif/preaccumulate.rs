@@ -105,7 +105,8 @@ pub fn preaccumulate(
     }
     resolve_aliases(func);
     let wanted = |func: &ir::Function, l: &Loop| chain(func, l).filter(|c| reverses(l.blocks[0]) && (!worth || c.pays));
-    let chains: Vec<(Loop, Chain)> = loops(func).into_iter().filter_map(|l| wanted(func, &l).map(|c| (l, c))).collect();
+    let chains: Vec<(Loop, CotangentChain)> =
+        loops(func).into_iter().filter_map(|l| wanted(func, &l).map(|c| (l, c))).collect();
     if chains.is_empty() {
         return Vec::new();
     }
@@ -160,7 +161,7 @@ struct ChainLine {
 }
 
 /// What is done to a cotangent in an iteration.
-struct Chain {
+struct CotangentChain {
     carried: Value,
     /// The names of what is handed on, and the jump that does it.
     names: SmallVec<[Value; 4]>,
@@ -174,7 +175,7 @@ struct Chain {
     pays: bool,
 }
 
-impl Chain {
+impl CotangentChain {
     /// What must hold of nodes for `c·x̄ + b` to be the number that the chain has.
     fn asked(&self) -> impl Iterator<Item = (usize, Chosen)> + '_ {
         // What is infinite makes `c` infinite or NaN.
@@ -207,7 +208,7 @@ fn factors(nodes: &[ChainNode], of: Option<usize>) -> SmallVec<[usize; 8]> {
 }
 
 /// The first cotangent that goes through a loop in a chain.
-fn chain(func: &ir::Function, l: &Loop) -> Option<Chain> {
+fn chain(func: &ir::Function, l: &Loop) -> Option<CotangentChain> {
     if !carries_float(func, l.blocks[0]) {
         return None;
     }
@@ -233,7 +234,7 @@ fn chain(func: &ir::Function, l: &Loop) -> Option<Chain> {
         let in_chain = |i: &ir::Inst| matches!(func.dfg.inst_results(*i), [v] if lines.known.contains_key(v));
         let names = steps.aliases().into_iter().filter(|&(_, v)| v == next).map(|(name, _)| name);
         let names = std::iter::once(next).chain(names).collect();
-        let mut chain = Chain {
+        let mut chain = CotangentChain {
             carried,
             names,
             latch,
@@ -363,7 +364,7 @@ impl Lines<'_, '_> {
 }
 
 /// Put both numbers at the end of an iteration, and take one.
-fn select(func: &mut ir::Function, chain: &Chain) {
+fn select(func: &mut ir::Function, chain: &CotangentChain) {
     let mut pos = FuncCursor::new(func).at_inst(chain.latch);
     pos.use_srcloc(chain.latch);
     let values = multiplied(&mut pos, chain);
@@ -376,7 +377,7 @@ fn select(func: &mut ir::Function, chain: &Chain) {
 /// All that is asked of nodes, by one comparison: the least factor with the least normal number, to
 /// which zero is added for each number that is to be finite, or none that anything could be
 /// compared with.
-fn holds(pos: &mut FuncCursor<'_>, chain: &Chain, values: &[Value]) -> Value {
+fn holds(pos: &mut FuncCursor<'_>, chain: &CotangentChain, values: &[Value]) -> Value {
     let (mut least, mut bound) = match pos.func.dfg.value_type(chain.carried) {
         types::F64 => (None, pos.ins().f64const(f64::MIN_POSITIVE)),
         _ => (None, pos.ins().f32const(f32::MIN_POSITIVE)),
@@ -396,7 +397,7 @@ fn holds(pos: &mut FuncCursor<'_>, chain: &Chain, values: &[Value]) -> Value {
 }
 
 /// `c·x̄ + b`.
-fn in_one(pos: &mut FuncCursor<'_>, chain: &Chain, values: &[Value]) -> Value {
+fn in_one(pos: &mut FuncCursor<'_>, chain: &CotangentChain, values: &[Value]) -> Value {
     let next = pos.ins().fmul(chain.carried, values[chain.line.c.expect("the chain goes through the iteration")]);
     match chain.line.b {
         Some(b) => pos.ins().fadd(next, values[b]),
@@ -405,7 +406,7 @@ fn in_one(pos: &mut FuncCursor<'_>, chain: &Chain, values: &[Value]) -> Value {
 }
 
 /// Put both ways at the end of an iteration.
-fn branch(func: &mut ir::Function, chain: &Chain) {
+fn branch(func: &mut ir::Function, chain: &CotangentChain) {
     let latch = func.layout.inst_block(chain.latch).expect("a latch is in a block");
     let at = func.srcloc(chain.latch);
     let (fast, slow) = (func.dfg.make_block(), func.dfg.make_block());
@@ -440,7 +441,7 @@ fn branch(func: &mut ir::Function, chain: &Chain) {
 }
 
 /// All nodes.
-fn multiplied(pos: &mut FuncCursor<'_>, chain: &Chain) -> SmallVec<[Value; 16]> {
+fn multiplied(pos: &mut FuncCursor<'_>, chain: &CotangentChain) -> SmallVec<[Value; 16]> {
     let ty = pos.func.dfg.value_type(chain.carried);
     let mut values: SmallVec<[Value; 16]> = SmallVec::new();
     for &node in &chain.nodes {
@@ -495,7 +496,7 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Chosen) -> Value {
 }
 
 /// Instructions of the chain that nothing else needs, in order.
-fn only_for(func: &ir::Function, chain: &Chain) -> SmallVec<[ir::Inst; 16]> {
+fn only_for(func: &ir::Function, chain: &CotangentChain) -> SmallVec<[ir::Inst; 16]> {
     let mut moving: SmallVec<[ir::Inst; 16]> = chain.insts.clone();
     let results: SmallVec<[Value; 16]> = moving.iter().flat_map(|&i| func.dfg.inst_results(i)).copied().collect();
     // What reads them. The jump of the other way hands everything on but the cotangent.

@@ -72,9 +72,9 @@ impl DefinedNames {
 
 /// What has been defined so far in the present block. Others have left theirs behind, which is told
 /// by the block. Derived values, which are most, are defined once, so where does not matter.
-struct Here(ByName<(u32, u32)>);
+struct BlockDefs(ByName<(u32, u32)>);
 
-impl Here {
+impl BlockDefs {
     fn define(&mut self, block: usize, name: Val, item: ItemId) {
         if !matches!(name, Val::D(_)) {
             *self.0.at(name) = (block as u32 + 1, item as u32);
@@ -129,7 +129,7 @@ impl<'g> Items<'g> {
             }
         }
         items.reads.resize(items.block.len(), Chain::default());
-        let mut here = Here(ByName::new(values));
+        let mut here = BlockDefs(ByName::new(values));
         for b in 0..items.blocks.len() {
             let block = items.blocks[b];
             let first = items.first[b];
@@ -158,7 +158,7 @@ impl<'g> Items<'g> {
     }
 
     /// An item reads a name, where the block has come so far.
-    fn reads(&mut self, item: ItemId, here: &Here, block: usize, name: Val) {
+    fn reads(&mut self, item: ItemId, here: &BlockDefs, block: usize, name: Val) {
         if let Some(read) = here.get(block, name) {
             self.chains.add(&mut self.reads[item], read);
             return;

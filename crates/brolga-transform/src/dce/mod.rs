@@ -83,7 +83,7 @@ pub fn prune(graph: &mut CfgBlocks, known: KnownPrimal<'_>) {
     // loop.
     let Some(control) = Control::compute(graph) else { return };
     let items = Items::collect(graph, known.primal, &control);
-    let live = Live::compute(known, &control, &items);
+    let live = LiveSearch::compute(known, &control, &items);
     let live_items = LiveItems::of(&control, items, live);
     // Where all branches stay nothing is cut off.
     let all = control.blocks.len() == graph.blocks.len() && live_items.bypasses.iter().all(Option::is_none);
@@ -99,7 +99,7 @@ pub fn prune(graph: &mut CfgBlocks, known: KnownPrimal<'_>) {
 fn searched(graph: &CfgBlocks, known: KnownPrimal<'_>) -> Option<Vec<Vec<bool>>> {
     let control = Control::compute(graph)?;
     let items = Items::collect(graph, known.primal, &control);
-    let live = Live::compute(known, &control, &items);
+    let live = LiveSearch::compute(known, &control, &items);
     let blocks = items.blocks.iter().zip(&items.first);
     Some(blocks.map(|(b, &first)| live.items[first..][..b.params.len() + b.insts.len()].to_vec()).collect())
 }
@@ -131,7 +131,7 @@ impl Writers {
 }
 
 /// What is needed.
-struct Live {
+struct LiveSearch {
     items: Vec<bool>,
     /// Blocks in which something is needed, and edges along which something needed is passed, by
     /// number of the place.
@@ -143,11 +143,11 @@ struct Live {
     worklist: Vec<ItemId>,
 }
 
-impl Live {
+impl LiveSearch {
     fn compute(known: KnownPrimal<'_>, control: &Control, items: &Items<'_>) -> Self {
         let all = items.block.len();
         let mut live =
-            Live { items: vec![false; all], places: vec![false; control.len()], at: all, worklist: Vec::new() };
+            LiveSearch { items: vec![false; all], places: vec![false; control.len()], at: all, worklist: Vec::new() };
         let blocks = || items.blocks.iter().enumerate();
         let frame_is_left = blocks().any(|(_, b)| b.insts.values().any(|i| matches!(i.op, AdOp::LeaveFrame)));
         let mut writers = Writers::default();
@@ -241,7 +241,7 @@ struct LiveItems {
 }
 
 impl LiveItems {
-    fn of(control: &Control, items: Items<'_>, live: Live) -> Self {
+    fn of(control: &Control, items: Items<'_>, live: LiveSearch) -> Self {
         let term = |b: usize| &items.blocks[b].term;
         let bypass = |b: usize| {
             let next = control.next(b, |n| live.places[n]).expect("an exit is live, and all ways lead to one");

@@ -11,9 +11,9 @@
 //! definition is not wanted any more. What has found none at the block's head is what the forward
 //! part defines, or if it does not, whatever blocks of the pullback part in front do.
 //!
-//! **Invariants.** What is found is what the search for all graphs finds ([`super::Live`]); a debug
-//! build asks both. What only that one can tell is said by `None`: blocks that are run again, whose
-//! names are their own, memory that is given back if it is still made, frames that are left.
+//! **Invariants.** What is found is what the search for all graphs finds ([`super::LiveSearch`]); a
+//! debug build asks both. What only that one can tell is said by `None`: blocks that are run again,
+//! whose names are their own, memory that is given back if it is still made, frames that are left.
 //!
 //! **Cost.** Linear: one walk, with a table by name.
 
@@ -75,7 +75,7 @@ pub fn needed(graph: &CfgBlocks, known: KnownPrimal<'_>) -> Option<Needed> {
     let (mut reads, mut next) = (Vec::new(), None);
     for (number, &b) in order.iter().enumerate().rev() {
         let block = &graph.blocks[b];
-        let at = At { role: block.role, block: number as u32 + 1 };
+        let at = WalkPoint { role: block.role, block: number as u32 + 1 };
         match &block.term {
             Term::Jump(target) => {
                 let params: &[bool] = next.map_or(&[], |n: usize| &found[n]);
@@ -136,13 +136,13 @@ fn chain(graph: &CfgBlocks) -> Option<Vec<usize>> {
 
 /// Where the walk is.
 #[derive(Clone, Copy)]
-struct At {
+struct WalkPoint {
     role: Role,
     /// The block's number from one on.
     block: u32,
 }
 
-impl At {
+impl WalkPoint {
     /// Whether names of this kind may be defined again here.
     fn is_local(self, name: Val) -> bool {
         !self.role.is_forward() && !matches!(name, Val::D(_))
@@ -166,7 +166,7 @@ struct NeededNames<'g> {
 }
 
 impl NeededNames<'_> {
-    fn read(&mut self, at: At, name: Val) {
+    fn read(&mut self, at: WalkPoint, name: Val) {
         if !at.is_local(name) {
             *self.names.at(name) = true;
         } else if std::mem::replace(self.here.at(name), at.block) != at.block {
@@ -175,7 +175,7 @@ impl NeededNames<'_> {
     }
 
     /// Whether an instruction behind wants this definition of a name.
-    fn takes(&mut self, at: At, name: Val) -> bool {
+    fn takes(&mut self, at: WalkPoint, name: Val) -> bool {
         if !at.is_local(name) {
             return self.names.get(name);
         }
@@ -188,7 +188,7 @@ impl NeededNames<'_> {
     }
 
     /// At the head of a block.
-    fn leave(&mut self, at: At) {
+    fn leave(&mut self, at: WalkPoint) {
         for name in std::mem::take(&mut self.open) {
             if self.here.get(name) == at.block {
                 *self.names.at(name) = true;

@@ -19,7 +19,7 @@ use cranelift_codegen::isa::TargetIsa;
 
 use super::growth;
 use super::room::{self, Room};
-use super::signature::{DerivedSignature, Of, ParamRole, ResultRole};
+use super::signature::{DerivedSignature, ParamRole, ResultRole, SignatureInputs};
 use crate::standalone::derived_func::{DerivedFunc, duplicated};
 use crate::standalone::fragments;
 
@@ -46,7 +46,7 @@ impl Roots<'_> {
     /// Give the roots their signatures.
     pub fn make(&self, roots: &mut [DerivedFunc]) -> Vec<DerivedSignature> {
         let Self { spec, primal, variant, room, isa, .. } = *self;
-        let of = Of { spec, primal, variant, room, conv: isa.default_call_conv() };
+        let of = SignatureInputs { spec, primal, variant, room, conv: isa.default_call_conv() };
         let primals = (0..primal.params.len()).map(|i| InnerParam::Role(ParamRole::Primal(i)));
         let deltas = duplicated(variant).map(InnerParam::Delta);
         let forward: Vec<InnerParam> = primals.chain(deltas).chain([InnerParam::Workspace]).collect();
@@ -83,7 +83,7 @@ impl Roots<'_> {
     /// The signature of what frees the blocks of a pair's record.
     pub fn release(&self) -> DerivedSignature {
         let Self { spec, primal, variant, room, isa, .. } = *self;
-        Of { spec, primal, variant, room, conv: isa.default_call_conv() }.release()
+        SignatureInputs { spec, primal, variant, room, conv: isa.default_call_conv() }.release()
     }
 
     fn root(

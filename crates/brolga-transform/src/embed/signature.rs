@@ -1,8 +1,8 @@
 //! Signatures of embedded derivatives: what their parameters and results are.
 //!
 //! **Question.** By which parameters and results is a derivative called that a spec asks for?
-//! **Answer.** [`Of::gradient`], [`Of::forward`], [`Of::pullback`] and [`Of::tangent`] list the
-//! roles, by the table of [`brolga_ir::spec`]; [`DerivedSignature`] has them as a signature of
+//! **Answer.** Functions of [`SignatureInputs`] (`gradient`, `forward`, `pullback`, `tangent`) list
+//! the roles, by the table of [`brolga_ir::spec`]; [`DerivedSignature`] has them as a signature of
 //! CLIF, and prints them as a prototype of C.
 //!
 //! Results that the calling convention cannot return, and any if the spec asks for that, are in a
@@ -255,7 +255,7 @@ fn values(spec: &Spec) -> impl Iterator<Item = ResultRole> + '_ {
 }
 
 /// What the signatures of a derivation depend on.
-pub(super) struct Of<'a> {
+pub(super) struct SignatureInputs<'a> {
     pub spec: &'a Spec,
     pub primal: &'a Signature,
     pub variant: &'a Variant,
@@ -263,7 +263,7 @@ pub(super) struct Of<'a> {
     pub conv: CallConv,
 }
 
-impl Of<'_> {
+impl SignatureInputs<'_> {
     fn signature(&self, params: Vec<ParamRole>, results: Vec<ResultRole>) -> DerivedSignature {
         DerivedSignature::new((params, results), self.primal, self.conv, self.spec.struct_of_results)
     }

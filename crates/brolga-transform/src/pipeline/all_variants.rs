@@ -16,6 +16,9 @@
 //! - *with demands*: a function computes a float's bits from integers in memory, so all functions
 //!   say where they store such integers ([`brolga_analysis::activity::demand`]); everything starts
 //!   again ([`derive_in_manner`]);
+//! - *with numbers*: a function stores integers that may be a float's bits where there is no
+//!   shadow, so all functions say where they load such integers
+//!   ([`brolga_analysis::activity::numbers`]); everything starts again, too;
 //! - *with doubles anywhere*: a function of a module moves doubles as words that need not lie at
 //!   multiples of eight; everything starts again, too;
 //! - *with fragments*: a function moves floats in pieces, so what was derived before it settles
@@ -44,10 +47,10 @@ use cranelift_entity::EntitySet;
 use crate::assemble::strands::{FloatSizes, float_sizes};
 use crate::clif::dead_segment_arg;
 use crate::clif::tail_recursion::jump_back;
-use crate::derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted, PairSymbols, Symbols, TaskEntry};
+use crate::derived::{Addressable, Derivation, Emitted, PairSymbols, Symbols};
 use crate::facts::Context;
 use crate::pipeline::{Depth, Goal, Need, Observer, Outcome, Shared, Stages, VariantInput, derive_variant};
-use crate::primal::mem2reg::Callees;
+use crate::primal::mem2reg::CalleeWrites;
 use crate::primal::normalise::{Normalised, PrimalCx, normalise};
 use crate::program::check_request;
 use crate::program::forward_root::{self, Served, on_tape};
@@ -175,55 +178,24 @@ fn derive_all(
         return all.problems.or_ok(RunEnd::Ends(None));
     }
     all.rederive_for_pieces()?;
-    let found = all.finish()?;
+    all.finish()?;
+    let AllVariants { found, account, task_floats, .. } = all;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    let Finished {
-        combined,
-        pairs,
-        joint,
-        entries,
-        captures,
-        overwrites,
-        names,
-        pieces,
-        account,
-        numbers,
-        task_floats,
-        guessed,
-        spare,
-    } = found;
     // Cotangents that come in fragments are known to one segment, a debug run knows the shadows
     // that it is told of, and sums of each task are added up in another order than the program's.
-    let account = account || pieces && program.unaligned_doubles;
+    let account = account || found.pieces && program.unaligned_doubles;
     let on_one_tape = account || asked.options.debug || asked.options.float_order == FloatOrder::AsWritten;
-    let has_strands = !on_one_tape && pairs.iter().any(|p| p.variant.strand);
+    let has_strands = !on_one_tape && found.pairs.iter().any(|p| p.variant.strand);
     // In forward mode nothing is added up.
-    let forward = asked.options.mode == Mode::Tangent && !entries.is_empty() && !on_one_tape && !pieces;
+    let forward = asked.options.mode == Mode::Tangent && !found.entries.is_empty() && !on_one_tape && !found.pieces;
     let task_floats = if has_strands { task_floats.only() } else { forward.then_some(8) };
     let known = manner.known;
-    let combined_funcs = combined.iter().chain(&joint).map(|w| &w.func);
-    let derived = combined_funcs.chain(pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
-    let primals = with_called_by_rules(&program, keys, derived, &names);
+    let combined_funcs = found.combined.iter().chain(&found.joint).map(|w| &w.func);
+    let derived = combined_funcs.chain(found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
+    let primals = with_called_by_rules(&program, keys, derived, &found.names);
     let loops = loops.outcomes();
-    Ok(RunEnd::Ends(Some(Box::new(Derivation {
-        loops,
-        program,
-        combined,
-        pairs,
-        joint,
-        entries,
-        captures,
-        overwrites,
-        names,
-        primals,
-        normalised,
-        pieces,
-        numbers,
-        task_floats,
-        known,
-        guessed,
-        spare,
-    }))))
+    let derivation = Derivation { loops, program, primals, normalised, task_floats, known, ..found };
+    Ok(RunEnd::Ends(Some(Box::new(derivation))))
 }
 
 /// The primal functions, ready to be derived.
@@ -267,7 +239,7 @@ fn primals(asked: Asked<'_>, inlining: &Inlining, staying: &[StayingLoop]) -> Pr
     reached.extend(summarise::reachable_in(&program, request.func, |k| {
         bodies.get(&k).or(program.funcs[k].body.as_ref()).filter(|_| !program.plain.contains(k))
     }));
-    let callees = Callees::new(&program);
+    let callees = CalleeWrites::new(&program);
     for &k in &keys {
         let f = &program.funcs[k];
         let needed = reached.contains(k) && !program.plain.contains(k) || f.symbol.ends_with(THUNK);
@@ -303,7 +275,12 @@ struct AllVariants<'a> {
     /// Variants of the worklist that have been taken from it.
     taken: usize,
     problems: Diagnostics,
-    found: Finished,
+    /// What the variants are and say. What the program as a whole says is added last.
+    found: Derivation,
+    /// One segment has to keep account of floats in pieces.
+    account: bool,
+    /// What pullbacks of tasks add up.
+    task_floats: FloatSizes,
     /// Functions whose address is taken.
     addressed: Vec<FuncKey>,
     /// What was derived before a function was seen to move floats in pieces.
@@ -318,27 +295,6 @@ struct AllVariants<'a> {
     refused: Vec<FuncKey>,
     /// Drivers whose pairs are made of their bodies.
     as_bodies: Vec<FuncKey>,
-}
-
-/// What a derivation is made of.
-struct Finished {
-    combined: Option<DerivedCombined>,
-    pairs: Vec<DerivedPair>,
-    joint: Vec<DerivedCombined>,
-    entries: Vec<TaskEntry>,
-    captures: Vec<Addressable>,
-    overwrites: Vec<bool>,
-    names: Names,
-    /// A function moves floats in pieces, so that all have to settle what they read.
-    pieces: bool,
-    /// One segment has to keep account of them.
-    account: bool,
-    /// A function makes numbers of integers in memory, where a host may have put floats.
-    numbers: bool,
-    /// What pullbacks of tasks add up.
-    task_floats: FloatSizes,
-    guessed: u8,
-    spare: usize,
 }
 
 /// Where what a variant became is kept.
@@ -362,8 +318,6 @@ impl<'a> AllVariants<'a> {
         let defined = program.funcs.values().filter(|f| f.body.is_some() || f.host.is_some()).map(|f| &f.symbol);
         let of_c = defined.chain(program.data.values().map(|d| &d.symbol)).filter(|s| math_rule(s).is_some());
         names.of_c.extend(of_c.map(|s| (s.clone(), format!("{OF_C}{s}"))));
-        let (combined, pairs, joint, entries, captures, overwrites) = Default::default();
-        let (pieces, guessed, spare) = (manner.pieces, 0, 0);
         Self {
             asked,
             manner,
@@ -372,21 +326,9 @@ impl<'a> AllVariants<'a> {
             work: Worklist::new(program, summaries),
             taken: 0,
             problems,
-            found: Finished {
-                combined,
-                pairs,
-                joint,
-                entries,
-                captures,
-                overwrites,
-                names,
-                pieces,
-                account: manner.known.demanded,
-                numbers: false,
-                task_floats: FloatSizes::default(),
-                guessed,
-                spare,
-            },
+            found: Derivation { names, pieces: manner.pieces, ..Derivation::default() },
+            account: manner.known.demanded,
+            task_floats: FloatSizes::default(),
             addressed: addressed(program, normalised),
             early: Vec::new(),
             served: None,
@@ -524,7 +466,7 @@ impl<'a> AllVariants<'a> {
     fn forward(&mut self, root: Variant, goal: Goal, Served { by: (variant, kind), pieces }: Served) {
         let Symbols::Combined(symbol) = goal.symbols else { unreachable!("a pair serves itself") };
         self.found.pieces |= pieces;
-        self.found.account |= pieces;
+        self.account |= pieces;
         self.found.overwrites = vec![false; root.params.len()];
         self.work = Worklist::new(self.asked.program, self.summaries);
         self.work.suffix(root.func, VariantForm::Combined);
@@ -537,11 +479,11 @@ impl<'a> AllVariants<'a> {
     fn keep(&mut self, stages: Stages<'_>, goal: Goal) {
         let (facts, found) = (&stages.facts, &mut self.found);
         found.pieces |= facts.needs_pieces();
-        found.account |= facts.keeps_account();
+        self.account |= facts.keeps_account();
         found.numbers |= facts.expects_numbers();
         found.guessed |= facts.guessed();
         if facts.variant.strand {
-            found.task_floats.join(float_sizes(&stages.pullback));
+            self.task_floats.join(float_sizes(&stages.pullback));
         }
         let at = stages.stores_pointer.map(|i| (facts.variant.func, facts.original(i)));
         self.stored.extend(at);
@@ -597,12 +539,12 @@ impl<'a> AllVariants<'a> {
     }
 
     /// What joins the functions: a root that is served, segments without a use, tail recursion.
-    fn finish(mut self) -> Result<Finished, Diagnostics> {
-        self.problems.or_ok(())?;
+    fn finish(&mut self) -> Result<(), Diagnostics> {
+        std::mem::take(&mut self.problems).or_ok(())?;
         template::check(self.asked.program, &self.templates, &self.stored)?;
         let found = &mut self.found;
         let options = self.asked.options;
-        if let Some((variant, symbol)) = self.served {
+        if let Some((variant, symbol)) = self.served.take() {
             let ((by, _), callees) = (&self.work.variants[0], &self.work.names[0]);
             if let Symbols::Pair(callees) = callees {
                 found.spare = found.pairs.iter().find(|p| p.forward_symbol == callees.forward).map_or(0, on_tape);
@@ -618,6 +560,6 @@ impl<'a> AllVariants<'a> {
         if options.effort != Effort::Quick {
             found.joint.iter_mut().for_each(|w| jump_back(&mut w.func, &w.symbol, &found.names));
         }
-        Ok(self.found)
+        Ok(())
     }
 }

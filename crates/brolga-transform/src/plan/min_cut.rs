@@ -19,7 +19,7 @@
 /// Flow that is never the bottleneck.
 const INF: u64 = u64::MAX / 4;
 
-struct Edge {
+struct FlowEdge {
     to: usize,
     left: u64,
     /// The next edge out of the same vertex: one more than its number.
@@ -52,7 +52,7 @@ pub fn cheapest(
 
 /// The graph under construction.
 struct Cut {
-    edges: Vec<Edge>,
+    edges: Vec<FlowEdge>,
     /// The first edge out of each vertex: one more than its number. There are as many lists as
     /// vertices, and most are short.
     out: Vec<usize>,
@@ -70,7 +70,7 @@ impl Cut {
 
     fn edge(&mut self, from: usize, to: usize, capacity: u64) {
         for (from, to, left) in [(from, to, capacity), (to, from, 0)] {
-            self.edges.push(Edge { to, left, next: self.out[from] });
+            self.edges.push(FlowEdge { to, left, next: self.out[from] });
             self.out[from] = self.edges.len();
         }
     }
@@ -114,7 +114,7 @@ impl Cut {
         while let Some(&v) = queue.get(at) {
             at += 1;
             for e in self.out(v) {
-                let Edge { to, left, .. } = self.edges[e];
+                let FlowEdge { to, left, .. } = self.edges[e];
                 if left > 0 && level[to] == u32::MAX {
                     level[to] = level[v] + 1;
                     queue.push(to);

@@ -150,18 +150,18 @@ pub fn find(facts: &Facts<'_>, stmts: &AdStmts, live: &Liveness, plan: &Plan) ->
     if outermost.is_empty() {
         return Vec::new();
     }
-    let finder = Finder { facts, stmts, plan, live };
+    let finder = RerunFinder { facts, stmts, plan, live };
     outermost.into_iter().filter_map(|(l, blocks)| finder.look(l, blocks)).collect()
 }
 
-struct Finder<'a, 'f> {
+struct RerunFinder<'a, 'f> {
     facts: &'a Facts<'f>,
     stmts: &'a AdStmts,
     plan: &'a Plan,
     live: &'a Liveness,
 }
 
-impl Finder<'_, '_> {
+impl RerunFinder<'_, '_> {
     fn look(&self, id: LoopId, blocks: IndexSet<ir::Block>) -> Option<Rerun> {
         let facts = self.facts;
         let l = &facts.loops.loops[id];

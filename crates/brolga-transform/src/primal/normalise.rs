@@ -60,13 +60,14 @@ use cranelift_codegen::{
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
+use crate::pass::{ListedPass, Runs};
 use crate::primal::cse::cse;
 use crate::primal::decided::decided;
 use crate::primal::edit::before;
 use crate::primal::exponent_idiom::exponent_idiom;
 use crate::primal::guarded::guards;
 use crate::primal::loop_simplify::{loop_simplify, order};
-use crate::primal::mem2reg::{Callees, mem2reg};
+use crate::primal::mem2reg::{CalleeWrites, mem2reg};
 use crate::primal::pair_sincos::pair_sincos;
 use crate::primal::reload_bits::reload_bits;
 use crate::primal::rounding_sum::rounding_sum;
@@ -107,30 +108,73 @@ impl Normalised {
 }
 
 /// A pass over a function of the program.
-struct PrimalPass {
-    /// By what it can be switched off; none if the rest relies on it, or derivatives would be lost.
-    switch: Option<Pass>,
-    /// Change the function.
-    run: fn(&mut ir::Function, PrimalCx<'_>),
-}
+type PrimalPass = ListedPass<fn(&mut ir::Function, PrimalCx<'_>)>;
 
 /// The passes over a function whose blocks can all be reached, in order. What they make is put in
 /// order by loop simplification and common-subexpression elimination.
 const PASSES: &[PrimalPass] = &[
-    PrimalPass { switch: None, run: |f, cx| tail_calls(cx.program, cx.key, f) },
-    PrimalPass { switch: None, run: |f, _| lay_out(f) },
-    PrimalPass { switch: None, run: |f, _| shifts_within(f) },
-    PrimalPass { switch: None, run: |f, cx| say_byte_order(f, cx.isa) },
-    PrimalPass { switch: None, run: |f, _| split_wide_copies(f) },
-    PrimalPass { switch: None, run: |f, _| reload_bits(f) },
-    PrimalPass { switch: None, run: |f, cx| mem2reg(f, cx.callees) },
-    PrimalPass { switch: None, run: |f, _| upper_halves(f) },
-    PrimalPass { switch: None, run: |f, _| exponent_idiom(f) },
-    PrimalPass { switch: None, run: |f, _| rounding_sum(f) },
-    PrimalPass { switch: Some(Pass::PairSincos), run: |f, cx| pair_sincos(cx.program, f) },
-    PrimalPass { switch: None, run: |f, _| guards(f) },
-    PrimalPass { switch: None, run: |f, _| only_what_is_read(f) },
-    PrimalPass { switch: None, run: |f, _| split_parallel_edges(f) },
+    ListedPass {
+        name: "tail_calls",
+        runs: Runs::Always("a tail call has nothing behind it that a reverse could begin with"),
+        run: |f, cx| tail_calls(cx.program, cx.key, f),
+    },
+    ListedPass {
+        name: "lay_out",
+        runs: Runs::Always("walks over the layout meet definitions before uses"),
+        run: |f, _| lay_out(f),
+    },
+    ListedPass {
+        name: "shifts_within",
+        runs: Runs::Always("analyses of bits take amounts as they are written"),
+        run: |f, _| shifts_within(f),
+    },
+    ListedPass {
+        name: "say_byte_order",
+        runs: Runs::Always("parts of what was stored are found by their byte order"),
+        run: |f, cx| say_byte_order(f, cx.isa),
+    },
+    ListedPass {
+        name: "split_wide_copies",
+        runs: Runs::Always("copies of 16 bytes move floats"),
+        run: |f, _| split_wide_copies(f),
+    },
+    ListedPass {
+        name: "reload_bits",
+        runs: Runs::Always("a float is followed of which pieces are taken"),
+        run: |f, _| reload_bits(f),
+    },
+    ListedPass {
+        name: "mem2reg",
+        runs: Runs::Always("a double is followed of which a half is stored by itself"),
+        run: |f, cx| mem2reg(f, cx.callees),
+    },
+    ListedPass {
+        name: "upper_halves",
+        runs: Runs::Always("comparisons of upper halves are comparisons of floats"),
+        run: |f, _| upper_halves(f),
+    },
+    ListedPass {
+        name: "exponent_idiom",
+        runs: Runs::Always("exponents that are made of bits have a derivative"),
+        run: |f, _| exponent_idiom(f),
+    },
+    ListedPass {
+        name: "rounding_sum",
+        runs: Runs::Always("sums that round have the slope zero"),
+        run: |f, _| rounding_sum(f),
+    },
+    ListedPass { name: "pair_sincos", runs: Runs::If(&[Pass::PairSincos]), run: |f, cx| pair_sincos(cx.program, f) },
+    ListedPass { name: "guards", runs: Runs::Always("guards of products have one spelling"), run: |f, _| guards(f) },
+    ListedPass {
+        name: "only_what_is_read",
+        runs: Runs::Always("what no lane is taken from would count as used"),
+        run: |f, _| only_what_is_read(f),
+    },
+    ListedPass {
+        name: "split_parallel_edges",
+        runs: Runs::Always("an edge is named by its two blocks"),
+        run: |f, _| split_parallel_edges(f),
+    },
 ];
 
 /// What passes know beside the function.
@@ -141,7 +185,7 @@ pub struct PrimalCx<'a> {
     /// The function.
     pub key: FuncKey,
     /// What it may call.
-    pub callees: &'a Callees<'a>,
+    pub callees: &'a CalleeWrites<'a>,
     /// Passes that are switched on.
     pub enabled: PassSet,
     /// For which machine.
@@ -181,7 +225,7 @@ pub fn normalise(body: ir::Function, cx: PrimalCx<'_>) -> Result<Normalised, Dia
         join(&mut func, |_| true);
         resolve_aliases(&mut func);
     }
-    for pass in PASSES.iter().filter(|pass| pass.switch.is_none_or(|p| enabled.contains(p))) {
+    for pass in PASSES.iter().filter(|pass| pass.is_on(enabled)) {
         (pass.run)(&mut func, cx);
     }
     let made = |func: &ir::Function| (func.dfg.num_blocks(), func.dfg.num_insts(), func.dfg.num_values());

@@ -13,11 +13,16 @@
 //!
 //! Two sums that are written alike are equal. The reverse does not hold, and no pass relies on it.
 //!
-//! **Beside it.** Sums of values without products are those of derived CLIF, in vectorisation
-//! (`brolga_clif::vectorise::affine_loop`): their terms are what is known where one loop is
-//! entered. Alias analysis (`brolga_analysis::memory::alias`) follows one scaled value and
-//! a span, before loops are known. One kind of sum for all would carry products, spans and 32-bit
-//! terms where they cannot occur.
+//! **Beside it.** Other addresses are written out for other questions, in forms that have no
+//! products and no trip counts, and each has what this one has not:
+//!
+//! | form | why it is another |
+//! |---|---|
+//! | `brolga_clif::linear` | sums of multiples, of 32 bits too: derived CLIF, one loop at a time |
+//! | `Distance` of `brolga_analysis::memory::alias` | bounds of a distance, without overflow |
+//! | `Base` of `brolga_analysis::query::cell` | the name of a place, which a table is looked up by |
+//! | `root` of `mem2reg::names` | follows integers that memory holds, as known at that access |
+//! | `brolga_clif::inverse::origin` | which states an address leads to, joined over all paths |
 //!
 //! **Cost.** An address is followed at most 32 operations up, each value once, and a sum of more
 //! than 16 products is an atom.
@@ -207,7 +212,7 @@ impl Affine<'_> {
         let mut of = |v| self.sum_at(v, around, depth + 1, known);
         let inst = match self.func.dfg.value_def(v) {
             ValueDef::Result(inst, _) => inst,
-            ValueDef::Param(b, i) => return self.param((v, b, i), around, depth, known).unwrap_or_else(itself),
+            ValueDef::Param(b, i) => return self.param(b, i, around, depth, known).unwrap_or_else(itself),
             ValueDef::Union(..) => return itself(),
         };
         let sum = match self.func.dfg.insts[inst] {
@@ -234,14 +239,9 @@ impl Affine<'_> {
         if sum.0.len() > MOST_PRODUCTS { itself() } else { sum }
     }
 
-    /// A parameter of the header of one of the loops around.
-    fn param(
-        &self,
-        (v, b, i): (ir::Value, ir::Block, usize),
-        around: &[LoopId],
-        depth: u32,
-        known: &mut SumTable,
-    ) -> Option<Sum> {
+    /// The `i`-th parameter of the header of one of the loops around.
+    fn param(&self, b: ir::Block, i: usize, around: &[LoopId], depth: u32, known: &mut SumTable) -> Option<Sum> {
+        let v = self.func.dfg.block_params(b)[i];
         let at = around.iter().position(|&l| self.loops.loops[l].header == b)?;
         let Walk { outer, start, step, .. } = self.walk(v, i, &around[..=at])?;
         let iterations = if outer == at { Atom::TripCount(around[at]) } else { Atom::Walk(around[at], around[outer]) };

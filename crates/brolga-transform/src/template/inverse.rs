@@ -51,7 +51,7 @@ use crate::program::variants::Worklist;
 use crate::translate::stmt::Callees;
 
 /// A template under construction.
-struct Template<'t, 'n> {
+struct InverseTemplate<'t, 'n> {
     cx: Context<'t>,
     of: &'t InverseDriver,
     check: InverseCheck,
@@ -80,10 +80,10 @@ pub(super) fn pair(
     };
     let adjoint = of.adjoint.as_deref().filter(|_| check != InverseCheck::Record);
     let gradient = adjoint.is_none().then(|| work.joint(called.clone()));
-    let mut this = Template { cx, of, check, variant, names };
+    let mut this = InverseTemplate { cx, of, check, variant, names };
     let forward = this.forward(&symbols.forward);
     let pullback = match (adjoint, gradient) {
-        (None, Some(gradient)) => this.pullback(&symbols.pullback, (&called, &given, &gradient)),
+        (None, Some(gradient)) => this.pullback(&symbols.pullback, &called, &given, &gradient),
         (adjoint, _) => this.with_cotangents(&symbols.pullback, adjoint.expect("there is one")),
     };
     (forward, pullback)
@@ -103,7 +103,7 @@ fn sole_call(program: &Program, func: FuncKey) -> Option<(FuncKey, Vec<usize>)> 
     (body.dfg.insts[last].opcode() == ir::Opcode::Return).then_some((callee, given?))
 }
 
-impl Template<'_, '_> {
+impl InverseTemplate<'_, '_> {
     fn primal(&self) -> &Signature {
         &self.cx.program.funcs[self.variant.func].signature
     }
@@ -128,7 +128,8 @@ impl Template<'_, '_> {
         func
     }
 
-    fn pullback(&mut self, symbol: &str, (called, handed, gradient): (&Variant, &[usize], &str)) -> ir::Function {
+    /// The pullback of a driver: `called` is handed those parameters, and has that gradient.
+    fn pullback(&mut self, symbol: &str, called: &Variant, handed: &[usize], gradient: &str) -> ir::Function {
         let sig = self.variant.undo_signature(self.primal());
         let mut func = empty(self.names, symbol, sig);
         let mut fcx = FunctionBuilderContext::new();

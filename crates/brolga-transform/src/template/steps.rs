@@ -55,7 +55,7 @@ use crate::program::variants::Worklist;
 use crate::translate::stmt::Callees;
 
 /// A template under construction.
-struct Template<'t, 'n> {
+struct StepsTemplate<'t, 'n> {
     cx: Context<'t>,
     of: &'t StepsDriver,
     variant: &'t Variant,
@@ -75,7 +75,7 @@ pub(super) fn pair(
 ) -> Option<(ir::Function, ir::Function)> {
     let some = of_steps(cx, variant, of)?;
     let (pair, gradient) = (work.exactly(some.clone()), work.joint(some.clone()));
-    let mut this = Template { cx, of, variant, some, names };
+    let mut this = StepsTemplate { cx, of, variant, some, names };
     Some((this.forward(&symbols.forward, &pair.forward), this.pullback(&symbols.pullback, &pair.pullback, &gradient)))
 }
 
@@ -133,7 +133,7 @@ fn of_steps(cx: Context<'_>, variant: &Variant, of: &StepsDriver) -> Option<Vari
     (given && variant.results.iter().enumerate().all(result)).then_some(some)
 }
 
-impl Template<'_, '_> {
+impl StepsTemplate<'_, '_> {
     fn primal(&self) -> &Signature {
         &self.cx.program.funcs[self.variant.func].signature
     }

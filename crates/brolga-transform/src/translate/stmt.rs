@@ -87,19 +87,19 @@ impl AdStmt {
 pub type AdStmts = Table<ir::Inst, AdStmt>;
 
 /// Statements, for who puts their reverses into a graph.
-pub enum Given<'a> {
+pub enum StmtSource<'a> {
     /// They are needed again: reverses are copied.
     Lent(&'a AdStmts),
     /// They are not: they are taken, and none is left.
     Spent(&'a mut AdStmts),
 }
 
-impl Given<'_> {
+impl StmtSource<'_> {
     /// All of them, some without a reverse by now.
     pub fn all(&self) -> &AdStmts {
         match self {
-            Given::Lent(stmts) => stmts,
-            Given::Spent(stmts) => stmts,
+            StmtSource::Lent(stmts) => stmts,
+            StmtSource::Spent(stmts) => stmts,
         }
     }
 }
@@ -145,7 +145,7 @@ pub struct StmtCx<'t, 'a, 'f> {
     pub t: &'t mut Translation<'a, 'f>,
     stmt: AdStmt,
     /// Where arithmetic goes: to the reverse fragment, or in forward mode behind the primal.
-    place: Where,
+    place: FragmentKind,
     /// A cotangent or tangent, and where it is not zero.
     nonzero: Option<(Val, Val)>,
     /// A cotangent, and where it is infinite.
@@ -165,7 +165,7 @@ pub struct Numbers {
 
 /// One of the three fragments.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Where {
+pub enum FragmentKind {
     /// Before the primal instruction.
     Before,
     /// After it, or in its place.
@@ -180,7 +180,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         let [before, after, rvs] = std::mem::take(&mut t.fragments);
         let roots = RootGuards::default();
         let stmt = AdStmt { primal, before, keep: true, after, rvs, guards: vec![], roots };
-        let place = if t.facts.mode == Mode::Tangent { Where::After } else { Where::Rvs };
+        let place = if t.facts.mode == Mode::Tangent { FragmentKind::After } else { FragmentKind::Rvs };
         Self { t, stmt, place, nonzero: None, infinite: None, one: None }
     }
 
@@ -234,7 +234,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Add an instruction.
-    pub fn push(&mut self, w: Where, defs: Defs, op: AdOp) {
+    pub fn push(&mut self, w: FragmentKind, defs: Defs, op: AdOp) {
         let id = self.t.ids.inst();
         for &(v, ty) in &defs {
             if matches!(v, Val::Aux(..)) {
@@ -243,14 +243,14 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         }
         let inst = AdInst { defs, op, at: Some(self.stmt.primal) };
         match w {
-            Where::Before => self.stmt.before.insert(id, inst),
-            Where::After => self.stmt.after.insert(id, inst),
-            Where::Rvs => self.stmt.rvs.insert(id, inst),
+            FragmentKind::Before => self.stmt.before.insert(id, inst),
+            FragmentKind::After => self.stmt.after.insert(id, inst),
+            FragmentKind::Rvs => self.stmt.rvs.insert(id, inst),
         };
     }
 
     /// Add an instruction with one derived result.
-    pub fn emit(&mut self, w: Where, op: AdOp, ty: Type) -> Val {
+    pub fn emit(&mut self, w: FragmentKind, op: AdOp, ty: Type) -> Val {
         let d = Val::D(self.t.ids.dv());
         self.push(w, [(d, ty)].into(), op);
         d
@@ -267,7 +267,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Where arithmetic goes.
-    pub fn place(&self) -> Where {
+    pub fn place(&self) -> FragmentKind {
         self.place
     }
 
@@ -277,7 +277,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// An integer constant in any fragment.
-    pub fn iconst(&mut self, w: Where, x: i64) -> Val {
+    pub fn iconst(&mut self, w: FragmentKind, x: i64) -> Val {
         self.emit(w, AdOp::Arith(Arith::Iconst(x), Args::default(), types::I64), types::I64)
     }
 
@@ -289,7 +289,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
             self.one = Some(one);
             return one;
         }
-        self.emit(Where::Rvs, AdOp::TakeCt(v), ty)
+        self.emit(FragmentKind::Rvs, AdOp::TakeCt(v), ty)
     }
 
     /// Add to the cotangent of a primal value, if it is active.
@@ -297,7 +297,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         let in_place = self.func().dfg.value_def(v).inst().is_some_and(|i| self.facts().in_place.contains(i));
         if self.facts().is_active(v) && !in_place {
             let by = if self.ty(v).lane_type().is_float() { by } else { self.in_its_shape(v, by) };
-            self.push(Where::Rvs, Defs::default(), AdOp::AddCt(v, by));
+            self.push(FragmentKind::Rvs, Defs::default(), AdOp::AddCt(v, by));
         }
     }
 
@@ -324,7 +324,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// `shadow[addr + off] += by`; `=` if nothing is there yet.
     pub fn add_mem(&mut self, addr: ir::Value, off: i32, by: Val, shape: Shape, fresh: bool) {
         if let Some(place) = self.facts().place(addr, off) {
-            self.push(Where::Rvs, Defs::default(), AdOp::AddMem { place, by, shape, fresh });
+            self.push(FragmentKind::Rvs, Defs::default(), AdOp::AddMem { place, by, shape, fresh });
         }
     }
 
@@ -333,13 +333,13 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     pub fn take_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
         let place = self.facts().place(addr, off)?;
         self.forget_pointer(addr, off, shape.bytes());
-        Some(self.emit(Where::Rvs, AdOp::TakeMem { place, shape }, shape.ty()))
+        Some(self.emit(FragmentKind::Rvs, AdOp::TakeMem { place, shape }, shape.ty()))
     }
 
     /// Read `shadow[addr + off]`.
     pub fn peek_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
         let place = self.facts().place(addr, off)?;
-        Some(self.emit(Where::Rvs, AdOp::PeekMem { place, shape }, shape.ty()))
+        Some(self.emit(FragmentKind::Rvs, AdOp::PeekMem { place, shape }, shape.ty()))
     }
 
     /// Clear `bytes` bytes of `shadow[addr + off]`.
@@ -347,13 +347,13 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         if matches!(asks, Asks::Zero | Asks::Bits) {
             self.forget_pointer(addr, off, bytes);
         }
-        self.zero_mem_in(Where::Rvs, addr, off, bytes, asks);
+        self.zero_mem_in(FragmentKind::Rvs, addr, off, bytes, asks);
     }
 
     /// The same of what may be a part of a float (see [`AdOp::ZeroMem`]).
     pub fn cut_mem(&mut self, addr: ir::Value, off: i32, (bytes, asks): (u32, Asks), of: u8) {
         if let Some(place) = self.facts().place(addr, off) {
-            self.push(Where::Rvs, Defs::default(), AdOp::ZeroMem { place, bytes, asks, cuts: Some(of) });
+            self.push(FragmentKind::Rvs, Defs::default(), AdOp::ZeroMem { place, bytes, asks, cuts: Some(of) });
         }
     }
 
@@ -363,11 +363,11 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// both are refused (AD0142).
     fn forget_pointer(&mut self, addr: ir::Value, off: i32, bytes: u32) {
         if self.facts().held_pointers(addr) {
-            self.zero_mem_in(Where::Before, addr, off, bytes, Asks::Nothing);
+            self.zero_mem_in(FragmentKind::Before, addr, off, bytes, Asks::Nothing);
         }
     }
 
-    fn zero_mem_in(&mut self, w: Where, addr: ir::Value, off: i32, bytes: u32, asks: Asks) {
+    fn zero_mem_in(&mut self, w: FragmentKind, addr: ir::Value, off: i32, bytes: u32, asks: Asks) {
         if let Some(place) = self.facts().place(addr, off) {
             self.push(w, Defs::default(), AdOp::ZeroMem { place, bytes, asks, cuts: None });
         }
@@ -379,7 +379,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// A delta, or zero.
-    pub fn delta_or_zero(&mut self, w: Where, v: ir::Value) -> Val {
+    pub fn delta_or_zero(&mut self, w: FragmentKind, v: ir::Value) -> Val {
         match self.facts().delta(v) {
             Some(d) => d,
             None => self.iconst(w, 0),
@@ -387,7 +387,15 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Call a helper of the run time.
-    pub fn helper(&mut self, w: Where, symbol: &str, args: &[Option<Val>], arg_types: &[Type], defs: Defs, tape: bool) {
+    pub fn helper(
+        &mut self,
+        w: FragmentKind,
+        symbol: &str,
+        args: &[Option<Val>],
+        arg_types: &[Type],
+        defs: Defs,
+        tape: bool,
+    ) {
         let tape = if tape { Tape::Moves } else { Tape::Aside };
         let op = helper_call(symbol, args, arg_types, defs.iter().map(|d| d.1), tape);
         self.push(w, defs, op);

@@ -115,26 +115,26 @@ const BYTES: usize = 1024;
 type Callable<'c> = dyn FnMut(&[Val], &mut [u8; BYTES]) -> Option<Vec<Val>> + 'c;
 
 /// Blocks: to, from, length. In the last ones source and destination overlap, or are the same.
-const BLOCKS: [(u32, u32, u32); 16] = [
-    (512, 64, 0),
-    (512, 64, 1),
-    (513, 64, 3),
-    (512, 66, 4),
-    (520, 67, 7),
-    (512, 64, 8),
-    (515, 65, 15),
-    (512, 64, 16),
-    (514, 64, 17),
-    (512, 71, 31),
-    (513, 66, 64),
-    (512, 64, 200),
-    (519, 61, 333),
-    (64, 512, 128),
-    (100, 64, 150),
-    (64, 100, 150),
+const BLOCKS: [[u32; 3]; 16] = [
+    [512, 64, 0],
+    [512, 64, 1],
+    [513, 64, 3],
+    [512, 66, 4],
+    [520, 67, 7],
+    [512, 64, 8],
+    [515, 65, 15],
+    [512, 64, 16],
+    [514, 64, 17],
+    [512, 71, 31],
+    [513, 66, 64],
+    [512, 64, 200],
+    [519, 61, 333],
+    [64, 512, 128],
+    [100, 64, 150],
+    [64, 100, 150],
 ];
 
-fn moves(name: &str, (to, from, n): (u32, u32, u32), call: &mut Callable<'_>) -> bool {
+fn moves(name: &str, [to, from, n]: [u32; 3], call: &mut Callable<'_>) -> bool {
     let mut memory: [u8; BYTES] = std::array::from_fn(|i| (i as u8).wrapping_mul(37).wrapping_add((i >> 8) as u8));
     let (at, source, len) = (to as usize, from as usize, n as usize);
     if name == "memcpy" && at.abs_diff(source) < len {

@@ -33,12 +33,12 @@ use crate::function::func::Fx;
 use crate::function::ops::little;
 use crate::library::around::{call_wrapped, computed, float_at, store_with_value, with_value, zero};
 use crate::library::mathlib::POINTS;
-use crate::provided::{Around, Trial};
+use crate::provided::{Around, TrialRun};
 use crate::val::Val;
 
 /// Which function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
+enum ComplexFunction {
     Exp,
     Sin,
     Cos,
@@ -50,7 +50,7 @@ enum Of {
 /// A function of complex numbers of one precision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Complex {
-    of: Of,
+    of: ComplexFunction,
     single: bool,
 }
 
@@ -63,12 +63,12 @@ impl Complex {
     pub(super) fn named(name: &str) -> Option<Self> {
         let (name, single) = name.strip_suffix('f').map_or((name, false), |n| (n, true));
         let of = match name {
-            "cexp" => Of::Exp,
-            "csin" => Of::Sin,
-            "ccos" => Of::Cos,
-            "csinh" => Of::Sinh,
-            "ccosh" => Of::Cosh,
-            "cpow" => Of::Pow,
+            "cexp" => ComplexFunction::Exp,
+            "csin" => ComplexFunction::Sin,
+            "ccos" => ComplexFunction::Cos,
+            "csinh" => ComplexFunction::Sinh,
+            "ccosh" => ComplexFunction::Cosh,
+            "cpow" => ComplexFunction::Pow,
             _ => return None,
         };
         Some(Self { of, single })
@@ -79,7 +79,7 @@ impl Complex {
     }
 
     fn operands(self) -> usize {
-        if self.of == Of::Pow { 2 } else { 1 }
+        if self.of == ComplexFunction::Pow { 2 } else { 1 }
     }
 }
 
@@ -112,20 +112,20 @@ impl Around for Complex {
         let numbers: Vec<Value> = given.iter().map(|g| g.2).map(number).collect();
         let (a, b) = (numbers[0], numbers[1]);
         let (re, im) = match self.of {
-            Of::Exp => exp(fx, a, b),
-            Of::Sinh => hyperbolic(fx, a, b, true),
-            Of::Cosh => hyperbolic(fx, a, b, false),
+            ComplexFunction::Exp => exp(fx, a, b),
+            ComplexFunction::Sinh => hyperbolic(fx, a, b, true),
+            ComplexFunction::Cosh => hyperbolic(fx, a, b, false),
             // -i sinh(-b + ia) and cosh(-b + ia)
-            Of::Sin => {
+            ComplexFunction::Sin => {
                 let c = fx.b.ins().fneg(b);
                 let (re, im) = hyperbolic(fx, c, a, true);
                 (im, fx.b.ins().fneg(re))
             }
-            Of::Cos => {
+            ComplexFunction::Cos => {
                 let c = fx.b.ins().fneg(b);
                 hyperbolic(fx, c, a, false)
             }
-            Of::Pow => {
+            ComplexFunction::Pow => {
                 let (c, d) = (numbers[2], numbers[3]);
                 let r = computed(fx, "hypot", &[a, b]);
                 let (l, t) = (computed(fx, "log", &[r]), computed(fx, "atan2", &[b, a]));
@@ -143,7 +143,7 @@ impl Around for Complex {
         fx.b.ins().return_(&[]);
     }
 
-    fn agrees(&self, trial: &mut Trial<'_>) -> bool {
+    fn agrees(&self, trial: &mut TrialRun<'_>) -> bool {
         // Numbers of which nothing overflows in single precision.
         let some: Vec<f64> = POINTS.into_iter().filter(|x| x.abs() < 10.0).collect();
         let bytes = self.float().bytes() as usize;
@@ -162,7 +162,7 @@ impl Around for Complex {
                 let round = |x: f64| if self.single { f64::from(x as f32) } else { x };
                 let wanted = self.value([a, b, c, d].map(round));
                 // A power of zero is what the library says.
-                let zero = self.of == Of::Pow && a == 0.0 && b == 0.0;
+                let zero = self.of == ComplexFunction::Pow && a == 0.0 && b == 0.0;
                 let size = 1.0 + wanted[0].abs() + wanted[1].abs();
                 let close =
                     (0..2).all(|k| (found[k] - wanted[k]).abs() <= if self.single { 1e-4 } else { 1e-11 } * size);
@@ -176,14 +176,14 @@ impl Complex {
     /// Its value at `a + ib`, or of `(a + ib)^(c + id)`.
     fn value(self, [a, b, c, d]: [f64; 4]) -> [f64; 2] {
         match self.of {
-            Of::Exp => [a.exp() * b.cos(), a.exp() * b.sin()],
-            Of::Sin => [a.sin() * b.cosh(), a.cos() * b.sinh()],
-            Of::Cos => [a.cos() * b.cosh(), -a.sin() * b.sinh()],
-            Of::Sinh => [a.sinh() * b.cos(), a.cosh() * b.sin()],
-            Of::Cosh => [a.cosh() * b.cos(), a.sinh() * b.sin()],
-            Of::Pow => {
+            ComplexFunction::Exp => [a.exp() * b.cos(), a.exp() * b.sin()],
+            ComplexFunction::Sin => [a.sin() * b.cosh(), a.cos() * b.sinh()],
+            ComplexFunction::Cos => [a.cos() * b.cosh(), -a.sin() * b.sinh()],
+            ComplexFunction::Sinh => [a.sinh() * b.cos(), a.cosh() * b.sin()],
+            ComplexFunction::Cosh => [a.cosh() * b.cos(), a.sinh() * b.sin()],
+            ComplexFunction::Pow => {
                 let (l, t) = (a.hypot(b).ln(), b.atan2(a));
-                Self { of: Of::Exp, ..self }.value([c * l - d * t, c * t + d * l, 0.0, 0.0])
+                Self { of: ComplexFunction::Exp, ..self }.value([c * l - d * t, c * t + d * l, 0.0, 0.0])
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::function::ops::little;
 use crate::library::around::{call_wrapped, computed, float_at, store_with_value, with_value, zero};
 use crate::library::clib::parts;
 use crate::library::mathlib::POINTS;
-use crate::provided::{Around, Trial};
+use crate::provided::{Around, TrialRun};
 use crate::val::Val;
 
 /// `frexp`, of a `double` or a `float`, that writes `{ fraction, exponent: i32 }`.
@@ -57,7 +57,7 @@ impl Around for FloatParts {
         fx.b.ins().return_(&[]);
     }
 
-    fn agrees(&self, trial: &mut Trial<'_>) -> bool {
+    fn agrees(&self, trial: &mut TrialRun<'_>) -> bool {
         let (to, n) = (512, self.bytes());
         POINTS.into_iter().all(|x| {
             let x = if self.single { f64::from(x as f32) } else { x };

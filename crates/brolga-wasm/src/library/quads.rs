@@ -39,7 +39,7 @@ use crate::host::binary128::{of_double, to_double};
 use crate::library::around::{call_wrapped, computed, store_with_value, with_value};
 use crate::library::clib::parts;
 use crate::library::mathlib::{AGREES_F64, Host, is_close, points};
-use crate::provided::{Around, Trial};
+use crate::provided::{Around, TrialRun};
 use crate::val::Val;
 
 /// What is passed.
@@ -244,7 +244,7 @@ impl Around for Quad {
         }
     }
 
-    fn agrees(&self, trial: &mut Trial<'_>) -> bool {
+    fn agrees(&self, trial: &mut TrialRun<'_>) -> bool {
         let Some(model) = self.model() else { return false };
         points(self.params.len()).all(|mut point| {
             // Singles are what is left of the point.

@@ -13,7 +13,7 @@ use wasmparser::{FuncType, ValType};
 use crate::function::func::Fx;
 use crate::library::around::{call_wrapped, with_value, zero};
 use crate::library::mathlib::{Host, POINTS};
-use crate::provided::{Around, Trial};
+use crate::provided::{Around, TrialRun};
 use crate::val::Val;
 
 /// `remquo` or `remquof`.
@@ -55,7 +55,7 @@ impl Around for Remquo {
         fx.b.ins().return_(&[result]);
     }
 
-    fn agrees(&self, trial: &mut Trial<'_>) -> bool {
+    fn agrees(&self, trial: &mut TrialRun<'_>) -> bool {
         const AT: usize = 512;
         let Some(host) = Host::of(if self.single { "remainderf" } else { "remainder" }) else { return false };
         let val = |x: f64| if self.single { Val::F32(x as f32) } else { Val::F64(x) };

@@ -12,7 +12,7 @@
 //! and clears its shadows.
 
 use brolga::drivers::{
-    Derivatives, MOST_ORDER, Products, RowProducts, WIDTH, fits, some_at_a_time, taylor_options, width_for,
+    Derivatives, Lane, MOST_ORDER, Products, RowProducts, WIDTH, fits, some_at_a_time, taylor_options, width_for,
 };
 use brolga::{ArgActivity, Mode, Options};
 use wasmparser::ValType;
@@ -64,8 +64,8 @@ impl Range {
         self.at as usize..self.at as usize + self.n * self.size
     }
 
-    /// Write floats as derivative `k` of a shadow of a width.
-    fn put(self, to: &mut [u8], floats: &[f64], (k, width): (usize, usize)) {
+    /// Write floats as one derivative of a shadow of a width.
+    fn put(self, to: &mut [u8], floats: &[f64], Lane { k, width }: Lane) {
         let places = to[self.of_width(width)].chunks_exact_mut(self.size).skip(k).step_by(width);
         for (place, x) in places.zip(floats) {
             match self.size {
@@ -75,8 +75,8 @@ impl Range {
         }
     }
 
-    /// Read derivative `k` from a shadow of a width.
-    fn get(self, from: &[u8], into: &mut Vec<f64>, (k, width): (usize, usize)) {
+    /// Read one derivative from a shadow of a width.
+    fn get(self, from: &[u8], into: &mut Vec<f64>, Lane { k, width }: Lane) {
         let single = |b: &[u8]| f32::from_le_bytes(b.try_into().expect("four bytes")).into();
         let double = |b: &[u8]| f64::from_le_bytes(b.try_into().expect("eight bytes"));
         let places = from[self.of_width(width)].chunks_exact(self.size).skip(k).step_by(width);
@@ -153,7 +153,7 @@ fn value(ty: ValType, x: f64) -> Val {
 }
 
 /// Flat inputs as values, and floats in memory.
-fn spread(params: &[ValType], inputs: &[Range], flat: &[f64], into: &mut [u8], at: (usize, usize)) -> Vec<Option<Val>> {
+fn spread(params: &[ValType], inputs: &[Range], flat: &[f64], into: &mut [u8], lane: Lane) -> Vec<Option<Val>> {
     let (mut rest, mut values) = (flat, Vec::new());
     for &ty in params {
         let coordinate = if is_float(ty) { rest.split_off_first() } else { None };
@@ -162,13 +162,10 @@ fn spread(params: &[ValType], inputs: &[Range], flat: &[f64], into: &mut [u8], a
     for range in inputs {
         let coordinates;
         (coordinates, rest) = rest.split_at(range.n);
-        range.put(into, coordinates, at);
+        range.put(into, coordinates, lane);
     }
     values
 }
-
-/// The only one.
-const ONE: (usize, usize) = (0, 1);
 
 /// A rule for several derivatives at once, if there is one; kept by the logarithm of its width.
 fn wide<R: Clone>(
@@ -276,14 +273,14 @@ impl<'a> Point<'a> {
         self.instance.clear_batches();
     }
 
-    fn gather(&self, values: &[Option<Val>], memory: &[u8], at: (usize, usize)) -> Vec<f64> {
+    fn gather(&self, values: &[Option<Val>], memory: &[u8], lane: Lane) -> Vec<f64> {
         let mut flat: Vec<f64> = values.iter().flatten().map(|v| number(*v)).collect();
-        self.inputs.iter().for_each(|range| range.get(memory, &mut flat, at));
+        self.inputs.iter().for_each(|range| range.get(memory, &mut flat, lane));
         flat
     }
 
     /// Seeds of results; those of memory go to the shadow of a width.
-    fn seed(&mut self, flat: &[f64], at: (usize, usize)) -> Result<Vec<Val>, Error> {
+    fn seed(&mut self, flat: &[f64], lane: Lane) -> Result<Vec<Val>, Error> {
         fits(flat.len(), self.outputs(), "seeds", "one per output")?;
         let mut rest = flat;
         let mut seeds = Vec::new();
@@ -294,20 +291,20 @@ impl<'a> Point<'a> {
         for range in &self.outputs {
             let coordinates;
             (coordinates, rest) = rest.split_at(range.n);
-            range.put(self.instance.shadows_mut(at.1)?, coordinates, at);
+            range.put(self.instance.shadows_mut(lane.width)?, coordinates, lane);
         }
         Ok(seeds)
     }
 
-    fn gather_outputs(&self, values: impl Iterator<Item = Option<Val>>, memory: &[u8], at: (usize, usize)) -> Vec<f64> {
+    fn gather_outputs(&self, values: impl Iterator<Item = Option<Val>>, memory: &[u8], lane: Lane) -> Vec<f64> {
         let floats = values.zip(&self.results).filter(|(_, ty)| is_float(**ty));
         let mut flat: Vec<f64> = floats.map(|(v, _)| v.map_or(0.0, number)).collect();
-        self.outputs.iter().for_each(|range| range.get(memory, &mut flat, at));
+        self.outputs.iter().for_each(|range| range.get(memory, &mut flat, lane));
         flat
     }
 
     fn outputs_now(&self, values: &[Val]) -> Vec<f64> {
-        self.gather_outputs(values.iter().map(|v| Some(*v)), self.instance.memory(), ONE)
+        self.gather_outputs(values.iter().map(|v| Some(*v)), self.instance.memory(), Lane::ONLY)
     }
 
     /// A run of a rule of forward mode along these directions, and nothing in those that are left:
@@ -319,13 +316,13 @@ impl<'a> Point<'a> {
         for (k, flat) in along.iter().enumerate() {
             fits(flat.len(), self.inputs(), "directions", "one per input")?;
             let shadow = self.instance.shadows_mut(width)?;
-            directions[k] = spread(&self.params, &self.inputs, flat, shadow, (k, width));
+            directions[k] = spread(&self.params, &self.inputs, flat, shadow, Lane { k, width });
         }
         let found = self.instance.tangents(rule, &self.args, &directions)?;
         let value = self.outputs_now(&found[0].values);
         let shadow = self.instance.shadows(width);
         let one = |k: usize| {
-            let tangents = self.gather_outputs(found[k].tangents.iter().copied(), shadow, (k, width));
+            let tangents = self.gather_outputs(found[k].tangents.iter().copied(), shadow, Lane { k, width });
             rule.rule.known_tangents(&tangents).map(|()| tangents)
         };
         Ok((value, (0..width).map(one).collect::<Result<_, _>>()?))
@@ -335,21 +332,21 @@ impl<'a> Point<'a> {
     fn second(&mut self, rule: &Hessian, seeds: &[f64], along: &[Vec<f64>]) -> Result<Vec<Products>, Error> {
         let width = rule.width();
         self.begin();
-        let seeds = self.seed(seeds, ONE)?;
+        let seeds = self.seed(seeds, Lane::ONLY)?;
         let mut directions = vec![vec![None; self.params.len()]; width];
         for (k, flat) in along.iter().enumerate() {
             fits(flat.len(), self.inputs(), "directions", "one per input")?;
             let tangents = self.instance.tangents_mut(width)?;
-            directions[k] = spread(&self.params, &self.inputs, flat, tangents, (k, width));
+            directions[k] = spread(&self.params, &self.inputs, flat, tangents, Lane { k, width });
         }
         let found = self.instance.products(rule, &self.args, &directions, &seeds)?;
         let value = self.outputs_now(&found[0].values);
-        let gradient = self.gather(&found[0].cotangents, self.instance.shadow(), ONE);
+        let gradient = self.gather(&found[0].cotangents, self.instance.shadow(), Lane::ONLY);
         let products = self.instance.products_left(width);
         let one = |k: usize| Products {
             value: value.clone(),
             gradient: gradient.clone(),
-            product: self.gather(&found[k].products, products, (k, width)),
+            product: self.gather(&found[k].products, products, Lane { k, width }),
         };
         Ok((0..along.len()).map(one).collect())
     }
@@ -359,11 +356,11 @@ impl<'a> Point<'a> {
         let width = pullback.gradient.rule.width();
         self.clear();
         let zeros = vec![0.0; self.outputs()];
-        let of = |k: usize| self.seed(rows.get(k).unwrap_or(&zeros), (k, width));
+        let of = |k: usize| self.seed(rows.get(k).unwrap_or(&zeros), Lane { k, width });
         let seeds = (0..width).map(of).collect::<Result<Vec<_>, _>>()?;
         let cotangents = self.instance.pullbacks(pullback, &seeds)?;
         let shadow = self.instance.shadows(width);
-        Ok((0..rows.len()).map(|k| self.gather(&cotangents[k], shadow, (k, width))).collect())
+        Ok((0..rows.len()).map(|k| self.gather(&cotangents[k], shadow, Lane { k, width })).collect())
     }
 }
 
@@ -411,9 +408,9 @@ impl Derivatives for Point<'_> {
     fn vjp(&mut self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
         let rule = self.rule(Mode::Combined)?;
         self.begin();
-        let seeds = self.seed(seeds, ONE)?;
+        let seeds = self.seed(seeds, Lane::ONLY)?;
         let found = self.instance.gradient(&rule, &self.args, &seeds)?;
-        Ok((self.outputs_now(&found.values), self.gather(&found.cotangents, self.instance.shadow(), ONE)))
+        Ok((self.outputs_now(&found.values), self.gather(&found.cotangents, self.instance.shadow(), Lane::ONLY)))
     }
 
     fn pulled<R>(&mut self, run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {

@@ -14,16 +14,16 @@
 /// Along how many directions at once drivers run forward mode.
 ///
 /// ```
-/// use brolga::drivers::{WIDTH, interleave, of_direction, width_for};
+/// use brolga::drivers::{Lane, WIDTH, interleave, of_direction, width_for};
 ///
 /// assert_eq!((width_for(3), width_for(100)), (4, WIDTH));
 /// // Tangents of two floats along two directions, side by side.
 /// let bytes = |x: &[f32]| x.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>();
 /// let mut batch = vec![0; 16];
-/// interleave(&mut batch, &bytes(&[1.0, 2.0]), 4, (0, 2));
-/// interleave(&mut batch, &bytes(&[5.0, 6.0]), 4, (1, 2));
+/// interleave(&mut batch, &bytes(&[1.0, 2.0]), 4, Lane { k: 0, width: 2 });
+/// interleave(&mut batch, &bytes(&[5.0, 6.0]), 4, Lane { k: 1, width: 2 });
 /// assert_eq!(batch, bytes(&[1.0, 5.0, 2.0, 6.0]));
-/// assert_eq!(of_direction(&batch, 4, (1, 2)), bytes(&[5.0, 6.0]));
+/// assert_eq!(of_direction(&batch, 4, Lane { k: 1, width: 2 }), bytes(&[5.0, 6.0]));
 /// ```
 pub const WIDTH: usize = 8;
 
@@ -37,25 +37,46 @@ pub fn width_for(directions: usize) -> usize {
     directions.next_power_of_two().min(WIDTH)
 }
 
-/// Put the tangent of memory along direction `k` of a batch of a width where it belongs: `bytes`
-/// are those of floats of `size` bytes each.
+/// One derivative of a batch: number `k` of `width`.
 ///
 /// ```
+/// let last = brolga::drivers::Lane { k: 3, width: 4 };
+/// assert!(last.k < last.width);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// Its number, from zero on.
+    pub k: usize,
+    /// How many there are.
+    pub width: usize,
+}
+
+impl Lane {
+    /// The only derivative of a batch of one.
+    pub const ONLY: Self = Self { k: 0, width: 1 };
+}
+
+/// Put the tangent of memory along one direction of a batch where it belongs: `bytes` are those of
+/// floats of `size` bytes each.
+///
+/// ```
+/// # use brolga::drivers::{Lane, interleave};
 /// let mut batch = [0; 4]; // of two floats of a byte each, as it were
-/// brolga::drivers::interleave(&mut batch, &[7, 8], 1, (1, 2));
+/// interleave(&mut batch, &[7, 8], 1, Lane { k: 1, width: 2 });
 /// assert_eq!(batch, [0, 7, 0, 8]);
 /// ```
-pub fn interleave(batch: &mut [u8], bytes: &[u8], size: usize, (k, width): (usize, usize)) {
+pub fn interleave(batch: &mut [u8], bytes: &[u8], size: usize, Lane { k, width }: Lane) {
     let places = batch.chunks_exact_mut(size).skip(k).step_by(width);
     places.zip(bytes.chunks_exact(size)).for_each(|(place, float)| place.copy_from_slice(float));
 }
 
-/// The tangent of memory along direction `k` of a batch of a width.
+/// The tangent of memory along one direction of a batch.
 ///
 /// ```
-/// assert_eq!(brolga::drivers::of_direction(&[5, 7, 6, 8], 1, (1, 2)), [7, 8]);
+/// # use brolga::drivers::{Lane, of_direction};
+/// assert_eq!(of_direction(&[5, 7, 6, 8], 1, Lane { k: 1, width: 2 }), [7, 8]);
 /// ```
-pub fn of_direction(batch: &[u8], size: usize, (k, width): (usize, usize)) -> Vec<u8> {
+pub fn of_direction(batch: &[u8], size: usize, Lane { k, width }: Lane) -> Vec<u8> {
     batch.chunks_exact(size).skip(k).step_by(width).flatten().copied().collect()
 }
 

@@ -19,7 +19,9 @@ use cranelift_codegen::ir::{Type, types};
 
 use super::dense::some_at_a_time;
 use super::derivatives::{Derivatives, Products, RowProducts, fits, taylor_options, with_values};
-use super::point::{Aligned, Argument, OnDemand, made, no_writable_data, unless_too_wide, wide};
+use super::point::{
+    Aligned, Argument, OnDemand, RowPullback, made, no_writable_data, pull_rows, unless_too_wide, wide,
+};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Primal, Pullback};
 
@@ -592,18 +594,7 @@ impl Derivatives for FlatPoint<'_> {
             None => None,
         };
         let one = || FlatRows::new(*self, f.rule(&f.rules.pair, Mode::Split)?);
-        let mut back = first.map_or_else(one, Ok)?;
-        run(&mut |rows| {
-            let mut found = Vec::with_capacity(rows.len());
-            while found.len() < rows.len() {
-                let some = &rows[found.len()..rows.len().min(found.len() + back.width)];
-                match unless_too_wide(back.rows(some))? {
-                    Some(some) => found.extend(some),
-                    None => back = one()?,
-                }
-            }
-            Ok(found)
-        })
+        pull_rows(first, one, run)
     }
 
     fn jvps(&mut self, along: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
@@ -755,7 +746,7 @@ impl FlatPoint<'_> {
     }
 }
 
-/// A forward pass whose pullback is called for some rows after others.
+/// The pullback of a function of vectors at a point.
 struct FlatRows<'a> {
     at: FlatPoint<'a>,
     _outputs: Vec<f64>,
@@ -776,8 +767,13 @@ impl<'a> FlatRows<'a> {
         let (_, pullback) = unsafe { rule.forward(&args) }?;
         Ok(Self { at, _outputs: outputs, inward, outward, pullback, width })
     }
+}
 
-    /// RowProducts of the Jacobian, weighted.
+impl RowPullback for FlatRows<'_> {
+    fn width(&self) -> usize {
+        self.width
+    }
+
     fn rows(&mut self, rows: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
         let (f, width) = (self.at.function, self.width);
         for seeds in rows {

@@ -34,7 +34,9 @@ pub mod flat;
 pub mod point;
 pub mod sparse;
 
-pub use dense::{Sweep, WIDTH, by_columns, by_rows, interleave, of_direction, one_by_one, some_at_a_time, width_for};
+pub use dense::{
+    Lane, Sweep, WIDTH, by_columns, by_rows, interleave, of_direction, one_by_one, some_at_a_time, width_for,
+};
 pub use derivatives::{Derivatives, MOST_ORDER, Products, RowProducts, fits, taylor_options};
 pub use flat::{FlatFunction, FlatParam, FlatPoint};
 pub use point::{Argument, Point};

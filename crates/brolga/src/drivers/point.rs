@@ -19,7 +19,7 @@ use brolga_ir::{ArgSpec, Elem, FuncKey, Mode, Options, Program, Request};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
-use super::dense::{WIDTH, some_at_a_time, width_for};
+use super::dense::{Lane, WIDTH, some_at_a_time, width_for};
 use super::derivatives::{Derivatives, MOST_ORDER, Products, RowProducts, fits, taylor_options, with_values};
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Pullback};
@@ -176,7 +176,7 @@ impl Aligned {
     }
 }
 
-/// PerArgument by argument.
+/// Memory, by argument.
 type PerArgument = Vec<Option<Aligned>>;
 
 /// Whether one run leaves nothing that another one would see.
@@ -189,8 +189,8 @@ pub(super) fn no_writable_data(program: &Program) -> Result<(), Error> {
     )))
 }
 
-/// Write floats as derivative `k` of a block of a width, in which those of a float lie in a row.
-fn put(single: bool, block: &mut [u8], floats: &[f64], (k, width): (usize, usize)) {
+/// Write floats as one derivative of a block of a width, in which those of a float lie in a row.
+fn put(single: bool, block: &mut [u8], floats: &[f64], Lane { k, width }: Lane) {
     match single {
         true => {
             let places = block.chunks_exact_mut(4).skip(k).step_by(width);
@@ -203,8 +203,8 @@ fn put(single: bool, block: &mut [u8], floats: &[f64], (k, width): (usize, usize
     }
 }
 
-/// Read derivative `k` of a block of a width.
-fn get(single: bool, block: &[u8], into: &mut Vec<f64>, (k, width): (usize, usize)) {
+/// Read one derivative of a block of a width.
+fn get(single: bool, block: &[u8], into: &mut Vec<f64>, Lane { k, width }: Lane) {
     let float = |b: &[u8]| f64::from(f32::from_ne_bytes(b.try_into().expect("four bytes")));
     let double = |b: &[u8]| f64::from_ne_bytes(b.try_into().expect("eight bytes"));
     match single {
@@ -213,8 +213,6 @@ fn get(single: bool, block: &[u8], into: &mut Vec<f64>, (k, width): (usize, usiz
     }
 }
 
-/// The only derivative of a block.
-const ONE: (usize, usize) = (0, 1);
 /// Along nothing.
 const NO_DIRECTION: &[&[f64]] = &[];
 
@@ -264,7 +262,7 @@ impl Argument {
         let mut block = Aligned::zeros(self.bytes());
         match self {
             Self::Const(_) | Self::Active(_) => return None,
-            Self::Floats(all) => put(false, block.bytes_mut(), all, ONE),
+            Self::Floats(all) => put(false, block.bytes_mut(), all, Lane::ONLY),
             Self::Singles(all) => {
                 let places = block.bytes_mut().chunks_exact_mut(4);
                 places.zip(all).for_each(|(place, x)| place.copy_from_slice(&x.to_ne_bytes()));
@@ -427,7 +425,7 @@ impl Point {
                 let coordinates;
                 (coordinates, rest) = rest.split_at(input.count(ty));
                 match &mut blocks[i] {
-                    Some(block) => put(input.is_single(), block.bytes_mut(), coordinates, (k, width)),
+                    Some(block) => put(input.is_single(), block.bytes_mut(), coordinates, Lane { k, width }),
                     None if matches!(input, Argument::Active(_)) => values[k * n + i] = Some(value(ty, coordinates)),
                     None => {}
                 }
@@ -436,26 +434,21 @@ impl Point {
         Ok((values, blocks))
     }
 
-    /// Flat inputs from values and from derivative `k` of blocks of a width.
-    fn gather(&self, values: &[Option<DataValue>], blocks: &PerArgument, at: (usize, usize)) -> Vec<f64> {
+    /// Flat inputs from values and from one derivative of blocks of a width.
+    fn gather(&self, values: &[Option<DataValue>], blocks: &PerArgument, lane: Lane) -> Vec<f64> {
         let mut flat = Vec::with_capacity(self.inputs());
         for (i, input) in self.inputs.iter().enumerate() {
             match (&values[i], &blocks[i]) {
                 (Some(v), _) => flat.extend(lanes(self.params[i], v)),
-                (None, Some(b)) if input.has_shadow() => get(input.is_single(), b.bytes(), &mut flat, at),
+                (None, Some(b)) if input.has_shadow() => get(input.is_single(), b.bytes(), &mut flat, lane),
                 _ => {}
             }
         }
         flat
     }
 
-    /// Flat outputs as seeds, and as derivative `k` of shadows of a width, which hold zeros.
-    fn spread_outputs(
-        &self,
-        flat: &[f64],
-        shadows: &mut PerArgument,
-        at: (usize, usize),
-    ) -> Result<Vec<DataValue>, Error> {
+    /// Flat outputs as seeds, and as one derivative of shadows of a width, which hold zeros.
+    fn spread_outputs(&self, flat: &[f64], shadows: &mut PerArgument, lane: Lane) -> Result<Vec<DataValue>, Error> {
         fits(flat.len(), self.outputs(), "seeds", "one per output")?;
         let (mut seeds, mut rest) = (Vec::new(), flat);
         for &ty in &self.returns {
@@ -471,17 +464,17 @@ impl Point {
             let coordinates;
             (coordinates, rest) = rest.split_at(self.inputs[i].count(self.params[i]));
             let shadow = shadows[i].as_mut().expect("an output is a buffer");
-            put(self.inputs[i].is_single(), shadow.bytes_mut(), coordinates, at);
+            put(self.inputs[i].is_single(), shadow.bytes_mut(), coordinates, lane);
         }
         Ok(seeds)
     }
 
-    /// Flat outputs from results, or their tangents, and derivative `k` of blocks of a width.
+    /// Flat outputs from results, or their tangents, and one derivative of blocks of a width.
     fn gather_outputs<'a>(
         &self,
         results: impl Iterator<Item = Option<&'a DataValue>>,
         blocks: &PerArgument,
-        at: (usize, usize),
+        lane: Lane,
     ) -> Vec<f64> {
         let mut flat = Vec::with_capacity(self.outputs());
         for (result, &ty) in results.zip(&self.returns).filter(|(_, ty)| is_float(**ty)) {
@@ -489,7 +482,7 @@ impl Point {
         }
         for &i in &self.outputs {
             let block = blocks[i].as_ref().expect("an output is a buffer");
-            get(self.inputs[i].is_single(), block.bytes(), &mut flat, at);
+            get(self.inputs[i].is_single(), block.bytes(), &mut flat, lane);
         }
         flat
     }
@@ -513,7 +506,7 @@ impl Point {
         let Some(_) = unless_too_wide(run)? else { return Ok(None) };
         let one = |k: usize| {
             let of_returns = tangents.iter().skip(k * self.returns.len()).map(Option::as_ref);
-            let tangents = self.gather_outputs(of_returns, &shadows, (k, width));
+            let tangents = self.gather_outputs(of_returns, &shadows, Lane { k, width });
             rule.known_tangents(&tangents).map(|()| tangents)
         };
         (0..along.len()).map(one).collect::<Result<_, _>>().map(Some)
@@ -525,7 +518,7 @@ impl Point {
         let Some(rule) = wide(&self.rules.seconds, along.len(), make)? else { return Ok(None) };
         let width = rule.rule().width();
         let mut shadows = self.spread_all(NO_DIRECTION, 1)?.1;
-        let seeds = self.spread_outputs(seeds, &mut shadows, ONE)?;
+        let seeds = self.spread_outputs(seeds, &mut shadows, Lane::ONLY)?;
         let (directions, tangents) = self.spread_all(along, width)?;
         let (primals, products) = (self.primals(), self.spread_all(NO_DIRECTION, width)?.1);
         let of = |(at, direction): (usize, &Option<DataValue>)| {
@@ -542,7 +535,7 @@ impl Point {
         let run = unsafe { rule.product(&self.args(&primals, &shadows), &given, &seeds, &mut out) };
         let Some(_) = unless_too_wide(run)? else { return Ok(None) };
         let n = self.inputs.len();
-        let one = |k: usize| self.gather(&out.products[k * n..][..n], &products, (k, width));
+        let one = |k: usize| self.gather(&out.products[k * n..][..n], &products, Lane { k, width });
         Ok(Some((0..along.len()).map(one).collect()))
     }
 }
@@ -567,8 +560,8 @@ impl Derivatives for Point {
         let (mut values, mut tangents) = (Vec::new(), Vec::new());
         // SAFETY: promised to `new`; shadows are as large as primals.
         drop(unsafe { rule.tangent(&self.args(&primals, &shadows), &directions, &mut values, &mut tangents) }?);
-        let value = self.gather_outputs(values.iter().map(Some), &primals, ONE);
-        let tangents = self.gather_outputs(tangents.iter().map(Option::as_ref), &shadows, ONE);
+        let value = self.gather_outputs(values.iter().map(Some), &primals, Lane::ONLY);
+        let tangents = self.gather_outputs(tangents.iter().map(Option::as_ref), &shadows, Lane::ONLY);
         rule.known_tangents(&tangents)?;
         Ok((value, tangents))
     }
@@ -588,10 +581,10 @@ impl Derivatives for Point {
         drop(unsafe { rule.tangent(&self.args(&primals, &shadows), &directions, &mut values, &mut found) }?);
         let coefficients = |k: usize| {
             let of_returns = found.iter().skip(k * self.returns.len()).map(Option::as_ref);
-            let all = self.gather_outputs(of_returns, &shadows, (k, order));
+            let all = self.gather_outputs(of_returns, &shadows, Lane { k, width: order });
             rule.known_tangents(&all).map(|()| all)
         };
-        let value = self.gather_outputs(values.iter().map(Some), &primals, ONE);
+        let value = self.gather_outputs(values.iter().map(Some), &primals, Lane::ONLY);
         std::iter::once(Ok(value)).chain((0..order).map(coefficients)).collect()
     }
 
@@ -602,13 +595,16 @@ impl Derivatives for Point {
 
     fn vjp(&mut self, seeds: &[f64]) -> Result<(Vec<f64>, Vec<f64>), Error> {
         let mut shadows = self.spread_all(NO_DIRECTION, 1)?.1;
-        let seeds = self.spread_outputs(seeds, &mut shadows, ONE)?;
+        let seeds = self.spread_outputs(seeds, &mut shadows, Lane::ONLY)?;
         let rule = self.rule(&self.rules.gradient, Mode::Combined)?;
         let primals = self.primals();
         let (mut values, mut cotangents) = (Vec::new(), Vec::new());
         // SAFETY: as in `jvp`.
         drop(unsafe { rule.gradient(&self.args(&primals, &shadows), &seeds, &mut values, &mut cotangents) }?);
-        Ok((self.gather_outputs(values.iter().map(Some), &primals, ONE), self.gather(&cotangents, &shadows, ONE)))
+        Ok((
+            self.gather_outputs(values.iter().map(Some), &primals, Lane::ONLY),
+            self.gather(&cotangents, &shadows, Lane::ONLY),
+        ))
     }
 
     fn pulled<R>(&mut self, run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>) -> Result<R, Error> {
@@ -621,23 +617,12 @@ impl Derivatives for Point {
             None => None,
         };
         let one = || PointRows::new(self, self.rule(&self.rules.pair, Mode::Split)?);
-        let mut back = first.map_or_else(one, Ok)?;
-        run(&mut |rows| {
-            let mut found = Vec::with_capacity(rows.len());
-            while found.len() < rows.len() {
-                let some = &rows[found.len()..rows.len().min(found.len() + back.width)];
-                match unless_too_wide(back.rows(some))? {
-                    Some(some) => found.extend(some),
-                    None => back = one()?,
-                }
-            }
-            Ok(found)
-        })
+        pull_rows(first, one, run)
     }
 
     fn hvp(&mut self, seeds: &[f64], along: &[f64]) -> Result<Products, Error> {
         let mut shadows = self.spread_all(NO_DIRECTION, 1)?.1;
-        let seeds = self.spread_outputs(seeds, &mut shadows, ONE)?;
+        let seeds = self.spread_outputs(seeds, &mut shadows, Lane::ONLY)?;
         let (directions, tangents) = self.spread(along)?;
         let make = || HessianRule::new(&self.program, &self.request, &with_values(&self.options, 1));
         let rule = made(&self.rules.second, make)?;
@@ -652,14 +637,44 @@ impl Derivatives for Point {
         // SAFETY: as in `jvp`.
         drop(unsafe { rule.product(&self.args(&primals, &shadows), &along, &seeds, &mut out) }?);
         Ok(Products {
-            value: self.gather_outputs(out.values.iter().map(Some), &primals, ONE),
-            gradient: self.gather(&out.cotangents, &shadows, ONE),
-            product: self.gather(&out.products, &products, ONE),
+            value: self.gather_outputs(out.values.iter().map(Some), &primals, Lane::ONLY),
+            gradient: self.gather(&out.cotangents, &shadows, Lane::ONLY),
+            product: self.gather(&out.products, &products, Lane::ONLY),
         })
     }
 }
 
 /// A forward pass whose pullback is called for some rows after others.
+pub(super) trait RowPullback {
+    /// How many rows one call has.
+    fn width(&self) -> usize;
+
+    /// Products with these seeds, as many as the width at most.
+    fn rows(&mut self, seeds: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error>;
+}
+
+/// Products with seeds, as many at a time as `back` has: `first`, if there is one, and `one` where
+/// that takes more memory than a tape may have.
+pub(super) fn pull_rows<B: RowPullback, R>(
+    first: Option<B>,
+    one: impl Fn() -> Result<B, Error>,
+    run: impl FnOnce(&mut RowProducts<'_, Error>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let mut back = first.map_or_else(&one, Ok)?;
+    run(&mut |rows| {
+        let mut found = Vec::with_capacity(rows.len());
+        while found.len() < rows.len() {
+            let some = &rows[found.len()..rows.len().min(found.len() + back.width())];
+            match unless_too_wide(back.rows(some))? {
+                Some(some) => found.extend(some),
+                None => back = one()?,
+            }
+        }
+        Ok(found)
+    })
+}
+
+/// The pullback of a function at a point.
 struct PointRows<'a> {
     point: &'a Point,
     _primals: PerArgument,
@@ -676,6 +691,12 @@ impl<'a> PointRows<'a> {
         let (_, pullback) = unsafe { rule.forward(&point.args(&primals, &shadows)) }?;
         Ok(Self { point, _primals: primals, shadows, pullback, width })
     }
+}
+
+impl RowPullback for PointRows<'_> {
+    fn width(&self) -> usize {
+        self.width
+    }
 
     fn rows(&mut self, rows: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, Error> {
         let (point, width) = (self.point, self.width);
@@ -684,12 +705,12 @@ impl<'a> PointRows<'a> {
         self.shadows.iter_mut().flatten().for_each(|shadow| shadow.bytes_mut().fill(0));
         for k in 0..width {
             let row = rows.get(k).unwrap_or(&zeros);
-            all.extend(point.spread_outputs(row, &mut self.shadows, (k, width))?);
+            all.extend(point.spread_outputs(row, &mut self.shadows, Lane { k, width })?);
         }
         // SAFETY: primal and shadow are those of the forward pass, and live as long as this.
         let cotangents = unsafe { self.pullback.call(&all) }?;
         let n = point.inputs.len();
-        let one = |k: usize| point.gather(&cotangents[k * n..][..n], &self.shadows, (k, width));
+        let one = |k: usize| point.gather(&cotangents[k * n..][..n], &self.shadows, Lane { k, width });
         Ok((0..rows.len()).map(one).collect())
     }
 }

@@ -525,7 +525,7 @@ pub(crate) fn compile(
     options: &Options,
     primals: Option<&Options>,
 ) -> Result<(Compiled, Shown), Error> {
-    let taken = Taken::from(d, options)?;
+    let taken = CompiledParts::from(d, options)?;
     let mut b = Builder::new(&d.program, options)?;
     let shown = derived(&mut b, d, taken, root, options, primals)?;
     Ok((b.finish()?, shown))
@@ -540,7 +540,7 @@ pub(crate) fn add_second(
     options: &Options,
 ) -> Result<(Added, Shown), Error> {
     let isa = host_isa(options)?;
-    let taken = Taken::from(d, options)?;
+    let taken = CompiledParts::from(d, options)?;
     let mut shown = Shown::new();
     let added = compiled.add(&d.program, |b| {
         (b.linked.isa, b.name) = (isa, SECOND);
@@ -551,13 +551,13 @@ pub(crate) fn add_second(
 }
 
 /// What is compiled of a derivation, which has no more use for it.
-struct Taken {
+struct CompiledParts {
     units: Vec<(CodegenUnit, ir::Function)>,
     /// Functions of the program that they call as they are.
     called: Vec<FuncKey>,
 }
 
-impl Taken {
+impl CompiledParts {
     fn from(d: &mut Derivation, options: &Options) -> Result<Self, Error> {
         let isa = host_isa(options)?;
         let called = called(d);
@@ -580,7 +580,7 @@ impl Taken {
 fn derived(
     b: &mut Builder<'_>,
     d: &Derivation,
-    Taken { units, called }: Taken,
+    CompiledParts { units, called }: CompiledParts,
     root: FuncKey,
     options: &Options,
     primals: Option<&Options>,

@@ -27,7 +27,7 @@ use crate::plan::invert::{Other, Undo};
 use crate::plan::liveness::Liveness;
 use crate::plan::table::{Last, Plan, Rerun, Source, Supply, type_of};
 use crate::translate::convert::{Converts, asking, fitted, told};
-use crate::translate::stmt::Given;
+use crate::translate::stmt::StmtSource;
 use crate::val_map::ByName;
 
 /// Where the reverse half goes in a loop that is run again.
@@ -52,7 +52,7 @@ impl RerunBlocks {
 /// A pullback at work.
 pub(super) struct Builder<'a, 'f> {
     pub(super) facts: &'a Facts<'f>,
-    pub(super) stmts: Given<'a>,
+    pub(super) stmts: StmtSource<'a>,
     pub(super) plan: &'a Plan,
     pub(super) aux: &'a IndexMap<Val, Type>,
     pub(super) live: &'a Liveness,

@@ -40,7 +40,7 @@ use crate::plan::predecessors::ways;
 use crate::plan::table::{Hold, Plan, PredSource, type_of};
 use crate::shadow::contract_array;
 use crate::translate::convert::fitted;
-use crate::translate::stmt::Given;
+use crate::translate::stmt::StmtSource;
 use crate::val_map::ByName;
 use crate::verified;
 use builder::{Builder, Converter, Holds, RerunBlocks, Waiting, to};
@@ -107,7 +107,7 @@ pub struct PullbackParts<'a, 'f> {
 }
 
 /// Assemble a pullback.
-pub fn pullback(parts: &PullbackParts<'_, '_>, stmts: Given<'_>, ids: &mut Ids) -> PullbackGraph {
+pub fn pullback(parts: &PullbackParts<'_, '_>, stmts: StmtSource<'_>, ids: &mut Ids) -> PullbackGraph {
     let &PullbackParts { facts, live, plan, aux, seeds, seg, symbol } = parts;
     let entry = ids.block();
     // Reverse order, so that the text reads in the order in which the pullback runs.
@@ -196,11 +196,11 @@ impl Builder<'_, '_> {
     fn reverse_statements(&mut self, f: &mut Fragment, waiting: &mut Waiting<'_>, insts: &[ir::Inst]) {
         for inst in insts.iter().rev() {
             match &mut self.stmts {
-                Given::Lent(stmts) => {
+                StmtSource::Lent(stmts) => {
                     let stmts = *stmts;
                     stmts[inst].rvs.iter().for_each(|(&id, i)| self.reversed(f, waiting, id, i.clone()));
                 }
-                Given::Spent(stmts) => {
+                StmtSource::Spent(stmts) => {
                     let stmt = stmts.get_mut(inst).expect("every instruction is a statement");
                     let rvs = std::mem::take(&mut stmt.rvs);
                     rvs.into_iter().for_each(|(id, i)| self.reversed(f, waiting, id, i));

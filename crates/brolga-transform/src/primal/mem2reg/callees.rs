@@ -39,13 +39,13 @@ const LONGEST: usize = 4000;
 const MOST: usize = 16;
 
 /// The functions of a program, and what is known of them.
-pub struct Callees<'a> {
+pub struct CalleeWrites<'a> {
     program: &'a Program,
     /// `None` while a function is looked at, too.
     known: RefCell<HashMap<FuncKey, Option<Rc<CellWrites>>>>,
 }
 
-impl Calls for Callees<'_> {
+impl Calls for CalleeWrites<'_> {
     fn of_call(&self, func: &ir::Function, inst: ir::Inst) -> Option<Rc<CellWrites>> {
         match CalleeKind::of(self.program, func, inst)? {
             CalleeKind::Known(r) if matches!(r.kind, MathKind::Expr(_) | MathKind::Inactive) => Some(Rc::default()),
@@ -58,7 +58,7 @@ impl Calls for Callees<'_> {
     }
 }
 
-impl<'a> Callees<'a> {
+impl<'a> CalleeWrites<'a> {
     /// Nothing is known yet.
     pub fn new(program: &'a Program) -> Self {
         Self { program, known: RefCell::default() }
@@ -100,10 +100,10 @@ fn of_function(cfg: &Cfg, words: &Words<'_>) -> Option<CellWrites> {
             }
             for written in words.written(inst, &state) {
                 match part(words, &written)? {
-                    Where::Below(slot) if found.below.is_none_or(|s| s == slot) => found.below = Some(slot),
-                    Where::Below(_) => return None,
-                    Where::Part(p) if p.through.is_none() && p.to <= 0 => globals.push(p),
-                    Where::Part(p) => found.parts.push(p),
+                    WrittenPlace::Below(slot) if found.below.is_none_or(|s| s == slot) => found.below = Some(slot),
+                    WrittenPlace::Below(_) => return None,
+                    WrittenPlace::Part(p) if p.through.is_none() && p.to <= 0 => globals.push(p),
+                    WrittenPlace::Part(p) => found.parts.push(p),
                 }
             }
             words.step(inst, &mut state);
@@ -117,13 +117,13 @@ fn of_function(cfg: &Cfg, words: &Words<'_>) -> Option<CellWrites> {
 }
 
 /// Where something is written, as callers know it.
-enum Where {
+enum WrittenPlace {
     Part(CellPart),
     /// Below the stack pointer, which is this variable.
     Below(i64),
 }
 
-fn part(words: &Words<'_>, written: &Written) -> Option<Where> {
+fn part(words: &Words<'_>, written: &Written) -> Option<WrittenPlace> {
     let names = &words.names;
     let (place @ (base, at), bytes) = match *written {
         Written::Named(place, bytes, false) => (place, bytes),
@@ -131,7 +131,7 @@ fn part(words: &Words<'_>, written: &Written) -> Option<Where> {
         _ => return None,
     };
     if let Some(slot) = first_pointer(words, base) {
-        return (at + bytes <= 0).then_some(Where::Below(slot));
+        return (at + bytes <= 0).then_some(WrittenPlace::Below(slot));
     }
     if bytes == 0 {
         return None;
@@ -139,7 +139,7 @@ fn part(words: &Words<'_>, written: &Written) -> Option<Where> {
     let through = names.param(base);
     let is_memory = matches!(base, Base::Value(_)) && (names.is_global(place) || names.is_inside(place));
     let part = CellPart { through, from: at, to: at + bytes };
-    (through.is_some() || is_memory).then_some(Where::Part(part))
+    (through.is_some() || is_memory).then_some(WrittenPlace::Part(part))
 }
 
 /// The variable of which a base is the value that it had when the function was called.

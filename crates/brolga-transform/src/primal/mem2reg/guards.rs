@@ -32,7 +32,7 @@ use super::words::{Words, loaded};
 use crate::primal::edit::before;
 
 /// A store that must not lead to some cells of a frame.
-pub struct Guard {
+pub struct StoreGuard {
     /// The store.
     store: ir::Inst,
     /// Memory, and the address of 32 bits from which the cells are so far away.
@@ -42,11 +42,11 @@ pub struct Guard {
 }
 
 /// The guards that these promoted loads ask for.
-pub fn guards(cfg: &Cfg, words: &Words<'_>, loads: impl IntoIterator<Item = ir::Inst>) -> Vec<Guard> {
+pub fn guards(cfg: &Cfg, words: &Words<'_>, loads: impl IntoIterator<Item = ir::Inst>) -> Vec<StoreGuard> {
     let mut needed = EntitySet::new();
     needed.extend(loads);
     let mut live =
-        Live { words, writes: writes(cfg, words), needed, hit: BTreeMap::new(), enters: SecondaryMap::new() };
+        LiveCells { words, writes: writes(cfg, words), needed, hit: BTreeMap::new(), enters: SecondaryMap::new() };
     while live.sweep(cfg) {}
     live.hit.into_iter().flat_map(|(store, cells)| runs(words, store, &cells)).collect()
 }
@@ -68,7 +68,7 @@ fn writes(cfg: &Cfg, words: &Words<'_>) -> HashMap<ir::Inst, Vec<Written>> {
 }
 
 /// Cells that are relied on.
-struct Live<'a> {
+struct LiveCells<'a> {
     words: &'a Words<'a>,
     writes: HashMap<ir::Inst, Vec<Written>>,
     /// Loads that are relied on.
@@ -79,7 +79,7 @@ struct Live<'a> {
     enters: SecondaryMap<ir::Block, BTreeSet<CellPlace>>,
 }
 
-impl Live<'_> {
+impl LiveCells<'_> {
     /// Go through all blocks once, backwards. Whether that was news.
     fn sweep(&mut self, cfg: &Cfg) -> bool {
         let mut news = false;
@@ -136,7 +136,7 @@ impl Live<'_> {
 }
 
 /// Guards of a store for cells: one for each run of them.
-fn runs(words: &Words<'_>, store: ir::Inst, cells: &BTreeSet<CellPlace>) -> Vec<Guard> {
+fn runs(words: &Words<'_>, store: ir::Inst, cells: &BTreeSet<CellPlace>) -> Vec<StoreGuard> {
     let mut runs: Vec<(Base, i64, i64)> = Vec::new();
     for &(base, at) in cells {
         match runs.last_mut() {
@@ -144,11 +144,11 @@ fn runs(words: &Words<'_>, store: ir::Inst, cells: &BTreeSet<CellPlace>) -> Vec<
             _ => runs.push((base, at, at + 4)),
         }
     }
-    let guard = |(base, from, to)| Some(Guard { store, from: words.names.root_of(base)?, cells: (from, to) });
+    let guard = |(base, from, to)| Some(StoreGuard { store, from: words.names.root_of(base)?, cells: (from, to) });
     runs.into_iter().filter_map(guard).collect()
 }
 
-impl Guard {
+impl StoreGuard {
     /// Write it.
     pub fn write(&self, func: &mut ir::Function) {
         let (Some(addr), offset) = (access_address(func, self.store), access_offset(func, self.store)) else { return };

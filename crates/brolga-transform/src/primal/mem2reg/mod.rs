@@ -56,10 +56,10 @@ use guards::guards;
 use slice::slice;
 use words::{Words, ends_in_zeros, loaded};
 
-pub use callees::Callees;
+pub use callees::CalleeWrites;
 
 /// Put them together.
-pub fn mem2reg(func: &mut ir::Function, callees: &Callees<'_>) {
+pub fn mem2reg(func: &mut ir::Function, callees: &CalleeWrites<'_>) {
     let cfg = Cfg::compute(func);
     let Some(words) = Words::of(func, &cfg, callees) else { return };
     let found = found(func, &cfg, &words);

@@ -51,7 +51,7 @@ use cranelift_codegen::isa::TargetIsa;
 
 use crate::derived::LoopOutcome;
 use crate::primal::edit::before;
-use crate::primal::mem2reg::Callees;
+use crate::primal::mem2reg::CalleeWrites;
 use crate::primal::normalise::{Normalised, PrimalCx, normalise};
 
 pub(crate) use select::{StayingLoop, functions_named};
@@ -161,7 +161,7 @@ pub(crate) fn outline(
         func.dfg.resolve_all_aliases();
         let bodies = made.iter().map(|&k| (k, program.funcs[k].body.clone().expect("it is defined")));
         let bodies: Vec<_> = std::iter::once((key, func)).chain(bodies).collect();
-        let callees = Callees::new(program);
+        let callees = CalleeWrites::new(program);
         for (k, body) in bodies {
             let cx = PrimalCx { program, key: k, callees: &callees, enabled: options.enabled(), isa };
             normalised.insert(k, normalise(body, cx)?);

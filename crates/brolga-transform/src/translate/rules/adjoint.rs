@@ -28,7 +28,7 @@ use super::fragments::hand_over;
 use super::libm::clif_type;
 use super::memory::const_store_check;
 use crate::batch::no_batch;
-use crate::translate::stmt::{Cx, Where};
+use crate::translate::stmt::{Cx, FragmentKind};
 
 /// The user's adjoint of a function.
 pub(crate) fn of(cx: Cx<'_, '_, '_, '_>, f: FuncKey) -> Option<Arc<AdjointRule>> {
@@ -45,14 +45,14 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
         return;
     }
     let record = cx.aux(0);
-    let given = Given { f, rule, params: &params, record };
+    let given = RuleArgs { f, rule, params: &params, record };
     if let Some(augmented) = &rule.augmented {
         cx.replace_primal();
         let mut defs: Defs = cx.results().to_vec().iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
         if rule.has_record() {
             defs.extend([(record, types::I64)]);
         }
-        given.push(cx, Where::After, augmented, defs);
+        given.push(cx, FragmentKind::After, augmented, defs);
     }
     let sig = &cx.facts().program.funcs[f].signature;
     let variant = Variant::of_call(f, params.clone(), results);
@@ -63,7 +63,7 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
     }
     let back: Vec<(usize, Val)> = rule.cotangents.iter().map(|&i| (i, Val::D(cx.t.ids.dv()))).collect();
     let defs = back.iter().map(|&(i, d)| (d, cx.ty(cx.args()[i]))).collect();
-    given.push_with(cx, Where::Rvs, &rule.reverse, &seeds, defs);
+    given.push_with(cx, FragmentKind::Rvs, &rule.reverse, &seeds, defs);
     for (i, d) in back {
         let a = cx.args()[i];
         if cx.facts().is_active(a)
@@ -75,15 +75,15 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
 }
 
 /// What the functions of a rule are given.
-pub(crate) struct Given<'a> {
+pub(crate) struct RuleArgs<'a> {
     pub f: FuncKey,
     pub rule: &'a AdjointRule,
     pub params: &'a [ParamMode],
     pub record: Val,
 }
 
-impl Given<'_> {
-    fn push(&self, cx: Cx<'_, '_, '_, '_>, w: Where, callee: &AdjointCall, defs: Defs) {
+impl RuleArgs<'_> {
+    fn push(&self, cx: Cx<'_, '_, '_, '_>, w: FragmentKind, callee: &AdjointCall, defs: Defs) {
         self.push_with(cx, w, callee, &[], defs);
     }
 
@@ -91,7 +91,7 @@ impl Given<'_> {
     pub(crate) fn push_with(
         &self,
         cx: Cx<'_, '_, '_, '_>,
-        w: Where,
+        w: FragmentKind,
         callee: &AdjointCall,
         numbers: &[Option<Val>],
         defs: Defs,
@@ -149,7 +149,7 @@ fn bits(set: impl Iterator<Item = bool>) -> i64 {
 }
 
 /// The address of a shadow; null where there is none.
-fn shadow(cx: Cx<'_, '_, '_, '_>, w: Where, p: ir::Value) -> Val {
+fn shadow(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, p: ir::Value) -> Val {
     let Some(delta) = cx.facts().delta(p) else { return cx.iconst(w, 0) };
     let mut arith = |op: Arith, args: &[Val], ty| cx.emit(w, AdOp::Arith(op, args.into(), ty), ty);
     let at = arith(Arith::Iadd, &[Val::Primal(p), delta], types::I64);
@@ -251,14 +251,14 @@ fn trap_if_lost(cx: Cx<'_, '_, '_, '_>, pointer: ir::Value, active: bool, source
     }
     let Some(delta) = cx.facts().delta(pointer).filter(|_| !cx.facts().sure(pointer)) else { return };
     for &from in sources {
-        let source = cx.delta_or_zero(Where::Before, from);
+        let source = cx.delta_or_zero(FragmentKind::Before, from);
         let mut flag =
-            |op: Arith, arg: &[Val]| cx.emit(Where::Before, AdOp::Arith(op, arg.into(), types::I8), types::I8);
+            |op: Arith, arg: &[Val]| cx.emit(FragmentKind::Before, AdOp::Arith(op, arg.into(), types::I8), types::I8);
         let no_target = flag(Arith::IsZero, &[delta]);
         let no_source = flag(Arith::IsZero, &[source]);
         let has_source = flag(Arith::Not, &[no_source]);
         let lost = flag(Arith::Band, &[no_target, has_source]);
-        cx.push(Where::Before, Defs::default(), AdOp::TrapIf(lost, Check::ConstStore));
+        cx.push(FragmentKind::Before, Defs::default(), AdOp::TrapIf(lost, Check::ConstStore));
     }
 }
 

@@ -27,7 +27,7 @@ use super::fragments::hand_over;
 use crate::derived::{PairSymbols, derivative_of};
 use crate::translate::convert::fitted;
 use crate::translate::rules::fragments::nothing_arrives;
-use crate::translate::stmt::{Cx, Where};
+use crate::translate::stmt::{Cx, FragmentKind};
 
 /// A direct call of a function of the program.
 pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
@@ -87,7 +87,7 @@ fn joint(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
     let callee = Callee::Symbol(cx.t.callees.joint(variant.clone()).into());
     let args = cx.args().to_vec();
     let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
-    deltas(cx, Where::Rvs, variant, &args, &mut operands);
+    deltas(cx, FragmentKind::Rvs, variant, &args, &mut operands);
     operands.push(None);
     seeds(cx, variant, sig, &mut operands);
     let signature = combined_signature(&variant.forward_signature(sig), &variant.pullback_signature(sig), 0);
@@ -101,7 +101,14 @@ pub fn later(cx: Cx<'_, '_, '_, '_>) {
     let args = cx.args().to_vec();
     cx.replace_primal();
     let operands = [None, Some(Val::Primal(args[0])), Some(Val::Primal(args[1]))];
-    cx.helper(Where::After, "brolga_release", &operands, &[types::I64, types::I64, types::I32], Defs::default(), false);
+    cx.helper(
+        FragmentKind::After,
+        "brolga_release",
+        &operands,
+        &[types::I64, types::I64, types::I32],
+        Defs::default(),
+        false,
+    );
 }
 
 /// In memory mode `restore`, a call that has a rule of its own but runs a function of the program,
@@ -125,6 +132,14 @@ pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
 
 /// A call through a pointer: the captures tell which derived pair belongs to the address.
 pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
+    let (variant, sig, args) = looked_up(cx, sig_ref);
+    let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
+    both_halves(cx, &variant, &sig, &args, forward, pullback);
+}
+
+/// Look up the halves of a function that is called through a pointer, as `aux(0)` and `aux(1)`: its
+/// variant, its signature, and the arguments.
+pub(crate) fn looked_up(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) -> (Variant, Signature, Vec<ir::Value>) {
     let sig = cx.func().dfg.signatures[sig_ref].clone();
     let args = cx.args()[1..].to_vec();
     let signature = signature_id(&sig);
@@ -134,10 +149,8 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     }
     let callee = cx.args()[0];
     let defs = [(cx.aux(0), types::I64), (cx.aux(1), types::I64)].into();
-    cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
-    let variant = Variant::canonical(cx.facts().variant.func, &sig);
-    let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
-    both_halves(cx, &variant, &sig, &args, forward, pullback);
+    cx.push(FragmentKind::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
+    (Variant::canonical(cx.facts().variant.func, &sig), sig, args)
 }
 
 /// Bits of floats that are passed in integers to a function that is called through a pointer.
@@ -199,7 +212,7 @@ pub(crate) fn inactive(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
     let operands: Vec<Option<Val>> = [None].into_iter().chain(args.iter().map(|&a| Some(Val::Primal(a)))).collect();
     let arg_types: Vec<_> = [types::I64].into_iter().chain(args.iter().map(|&a| cx.ty(a))).collect();
     let defs: Defs = cx.results().iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
-    cx.helper(Where::Before, helper, &operands, &arg_types, defs, false);
+    cx.helper(FragmentKind::Before, helper, &operands, &arg_types, defs, false);
 }
 
 /// Why a call does not stand for a driver, though its name says so, and what to do.
@@ -284,7 +297,7 @@ fn both_halves(
 ) {
     cx.replace_primal();
     let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
-    deltas(cx, Where::Before, variant, args, &mut operands);
+    deltas(cx, FragmentKind::Before, variant, args, &mut operands);
     operands.push(None);
     let results = cx.results().to_vec();
     let mut defs: Defs = results.iter().map(|&r| (Val::Primal(r), cx.ty(r))).collect();
@@ -292,7 +305,7 @@ fn both_halves(
     defs.extend(pointers.map(|(&r, _)| (Val::Delta(r), types::I64)));
     let signature = variant.forward_signature(sig);
     cx.push(
-        Where::After,
+        FragmentKind::After,
         defs,
         AdOp::Call { callee: forward, args: operands.into(), sig: Box::new(signature), tape: Tape::Moves },
     );
@@ -300,7 +313,7 @@ fn both_halves(
     let mut operands: Vec<Option<Val>> = vec![None];
     let signature = if variant.is_undone(cx.facts().program, cx.facts().options) {
         operands.extend(args.iter().map(|&a| Some(Val::Primal(a))));
-        deltas(cx, Where::Rvs, variant, args, &mut operands);
+        deltas(cx, FragmentKind::Rvs, variant, args, &mut operands);
         variant.undo_signature(sig)
     } else {
         seeds(cx, variant, sig, &mut operands);
@@ -313,7 +326,7 @@ fn both_halves(
 /// The deltas of arguments that come with one.
 pub(crate) fn deltas(
     cx: Cx<'_, '_, '_, '_>,
-    w: Where,
+    w: FragmentKind,
     variant: &Variant,
     args: &[ir::Value],
     operands: &mut Vec<Option<Val>>,
@@ -349,7 +362,7 @@ fn give_back(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &
     let back: Vec<(usize, Val, Shape)> =
         variant.param_shapes(sig).map(|(i, shape)| (i, Val::D(cx.t.ids.dv()), shape)).collect();
     let defs = back.iter().map(|&(_, d, shape)| (d, shape.ty())).collect();
-    cx.push(Where::Rvs, defs, call);
+    cx.push(FragmentKind::Rvs, defs, call);
     for (i, d, shape) in back {
         // That of a constant is not asked for, which a callee may be given in place of something
         // active.

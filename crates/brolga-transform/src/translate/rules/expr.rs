@@ -33,7 +33,7 @@ use cranelift_codegen::ir::{self, Type};
 use smallvec::SmallVec;
 
 use crate::translate::convert::mask_type;
-use crate::translate::stmt::{Numbers, StmtCx, Where};
+use crate::translate::stmt::{FragmentKind, Numbers, StmtCx};
 use brolga_ir::Pass;
 
 /// A pointwise instruction with one result.
@@ -278,7 +278,7 @@ impl Walker<'_> {
                 _ => return None,
             };
             // The reverse of a block comes behind all of it, a tangent behind its own instruction.
-            let comes_later = || cx.place() == Where::After && layout.pp_cmp(inst, cx.inst()) != Ordering::Less;
+            let comes_later = || cx.place() == FragmentKind::After && layout.pp_cmp(inst, cx.inst()) != Ordering::Less;
             let before = |b| if b == here { !comes_later() } else { facts.loops.dominates(b, here) };
             let before = layout.inst_block(inst).is_some_and(before);
             (rule.symbol == symbol && *args == wanted[..] && before).then(|| func.dfg.first_result(inst))

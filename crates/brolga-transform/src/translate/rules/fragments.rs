@@ -23,7 +23,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 
 use crate::translate::convert::{Converts, asking, fitted, told};
-use crate::translate::stmt::{Cx, StmtCx, Where};
+use crate::translate::stmt::{Cx, FragmentKind, StmtCx};
 
 impl Converts for StmtCx<'_, '_, '_> {
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
@@ -56,12 +56,12 @@ pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
     let of_floats: Vec<BytesOf> = from.iter().filter(state).copied().collect();
     let numbers = constant_in(cx.func(), cx.inst(), &of_floats);
     if numbers | rough != 0 {
-        let masks = [numbers, rough].map(|mask| (cx.iconst(Where::Rvs, mask.into()), types::I64));
+        let masks = [numbers, rough].map(|mask| (cx.iconst(FragmentKind::Rvs, mask.into()), types::I64));
         ticket = cx.ask("brolga_drop_digits", &[(ticket, types::I64), masks[0], masks[1]], types::I64);
     }
     for b in from {
         if cx.facts().is_active(b.of) {
-            let (mask, up) = (cx.iconst(Where::Rvs, b.mask.into()), cx.iconst(Where::Rvs, b.up.into()));
+            let (mask, up) = (cx.iconst(FragmentKind::Rvs, b.mask.into()), cx.iconst(FragmentKind::Rvs, b.up.into()));
             let args = [(ticket, types::I64), (mask, types::I64), (up, types::I64)];
             let part = cx.ask("brolga_part_of_bytes", &args, types::I64);
             cx.add_ct(b.of, part);
@@ -69,7 +69,7 @@ pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
     }
     // A demand of the result is one of each operand, and none is left.
     let left = if cx.facts().demanded { without_demand(cx, ticket).0 } else { ticket };
-    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIfBytes(left));
+    cx.push(FragmentKind::Rvs, Defs::default(), AdOp::TrapIfBytes(left));
     true
 }
 
@@ -123,7 +123,7 @@ pub fn number_of(cx: Cx<'_, '_, '_, '_>, z: ir::Value) -> Option<(Val, Shape)> {
 
 /// A ticket, but none if it stands for a demand, and whether it does.
 fn without_demand(cx: Cx<'_, '_, '_, '_>, ticket: Val) -> (Val, Val) {
-    let [all, none] = [-1, 0].map(|x| cx.iconst(Where::Rvs, x));
+    let [all, none] = [-1, 0].map(|x| cx.iconst(FragmentKind::Rvs, x));
     let demand = cx.arith(Arith::Icmp(IntCC::Equal), &[ticket, all], types::I8);
     (cx.arith(Arith::Select, &[demand, none, ticket], types::I64), demand)
 }
@@ -152,7 +152,7 @@ pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
         _ => None,
     };
     if let Some(check) = check {
-        cx.push(Where::Rvs, Defs::default(), check);
+        cx.push(FragmentKind::Rvs, Defs::default(), check);
         return;
     }
     let n = lanes(shape);
@@ -173,5 +173,5 @@ pub(crate) fn lane_type(shape: Shape) -> Type {
 pub(super) fn lane_is_unused(cx: Cx<'_, '_, '_, '_>, part: Val, ty: Type) {
     let zero = cx.constant(0.0, ty);
     let used = cx.arith(Arith::Fcmp(FloatCC::NotEqual), &[part, zero], types::I8);
-    cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(used, Check::UntrackedBits));
+    cx.push(FragmentKind::Rvs, Defs::default(), AdOp::TrapIf(used, Check::UntrackedBits));
 }

@@ -15,7 +15,7 @@ use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
 use cranelift_codegen::ir::{self, types};
 
 use super::{expr, memory};
-use crate::translate::stmt::{Cx, Where};
+use crate::translate::stmt::{Cx, FragmentKind};
 
 /// A call of a known function.
 pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
@@ -56,24 +56,30 @@ fn writes(cx: Cx<'_, '_, '_, '_>, row: &ExprRow, outs: &'static [OutPtr]) {
     }
     for (k, o) in outs.iter().enumerate() {
         let p = args[o.param];
-        let ty = clif_type(o.ty);
-        let flows = (0..row.n_operands())
-            .any(|i| !row.partial(n_rets + k, i).is_zero() && cx.facts().activity.is_varied(args[i]));
-        match Shape::of_float(ty) {
-            Some(shape) if flows => {
-                if cx.facts().delta(p).is_none() {
-                    let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
-                        .help("mark the pointer duplicated and give it a shadow");
-                    cx.problem(d);
-                }
-                memory::const_store_check(cx, p);
+        match written_float(cx, row, n_rets + k, o) {
+            Some(shape) => {
                 if let Some(ct) = cx.take_mem(p, 0, shape) {
                     expr::apply(cx, row, n_rets + k, ct, args, results);
                 }
             }
-            _ => cx.zero_mem(p, 0, ty.bytes(), Asks::Nothing),
+            None => cx.zero_mem(p, 0, clif_type(o.ty).bytes(), Asks::Nothing),
         }
     }
+}
+
+/// The float that a function writes through a pointer as result `k` of its row, if an operand flows
+/// into it: its pointer then has a shadow.
+pub(crate) fn written_float(cx: Cx<'_, '_, '_, '_>, row: &ExprRow, k: usize, o: &OutPtr) -> Option<Shape> {
+    let (args, p) = (cx.args(), cx.args()[o.param]);
+    let flows = |i: usize| !row.partial(k, i).is_zero() && cx.facts().activity.is_varied(args[i]);
+    let shape = Shape::of_float(clif_type(o.ty)).filter(|_| (0..row.n_operands()).any(flows))?;
+    if cx.facts().delta(p).is_none() {
+        let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
+            .help("mark the pointer duplicated and give it a shadow");
+        cx.problem(d);
+    }
+    memory::const_store_check(cx, p);
+    Some(shape)
 }
 
 pub(crate) fn clif_type(ty: Ty) -> ir::Type {
@@ -86,7 +92,7 @@ pub(crate) fn clif_type(ty: Ty) -> ir::Type {
 }
 
 /// A size or count as 64 bits.
-pub(crate) fn wide(cx: Cx<'_, '_, '_, '_>, w: Where, v: ir::Value) -> Val {
+pub(crate) fn wide(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, v: ir::Value) -> Val {
     if cx.ty(v) == types::I64 {
         return Val::Primal(v);
     }
@@ -109,7 +115,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             if let Some(d) = cx.facts().delta(args[0]) {
                 let pointers =
                     cx.facts().contents.of_class(args[0]).moved() == brolga_analysis::lattice::kinds::Kinds::POINTER;
-                let w = if pointers { Where::After } else { Where::Rvs };
+                let w = if pointers { FragmentKind::After } else { FragmentKind::Rvs };
                 let n = wide(cx, w, args[2]);
                 clear(cx, w, Some(Val::Primal(args[0])), d, n);
             }
@@ -119,7 +125,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             cx.replace_primal();
             let mut operands = vec![None];
             for &a in args {
-                let n = wide(cx, Where::Before, a);
+                let n = wide(cx, FragmentKind::Before, a);
                 operands.push(Some(n));
             }
             let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
@@ -128,26 +134,33 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             // it.
             if cx.facts().mode == Mode::Split {
                 let s = shadow_address(cx, z);
-                cx.helper(Where::Rvs, "brolga_malloc_rev", &[Some(s)], &[I64], Defs::default(), false);
+                cx.helper(FragmentKind::Rvs, "brolga_malloc_rev", &[Some(s)], &[I64], Defs::default(), false);
             }
         }
         MemFn::Realloc => {
             let z = cx.results()[0];
             cx.replace_primal();
-            let n = wide(cx, Where::Before, args[1]);
-            let deferred = cx.iconst(Where::Before, i64::from(restore));
-            let delta = Some(cx.delta_or_zero(Where::Before, args[0]));
+            let n = wide(cx, FragmentKind::Before, args[1]);
+            let deferred = cx.iconst(FragmentKind::Before, i64::from(restore));
+            let delta = Some(cx.delta_or_zero(FragmentKind::Before, args[0]));
             let operands = [None, Some(Val::Primal(args[0])), delta, Some(n), Some(deferred)];
             allocate(cx, "brolga_realloc", &operands, z);
             let (old, new) = (shadow_address(cx, args[0]), shadow_address(cx, z));
-            cx.helper(Where::Rvs, "brolga_realloc_rev", &[Some(old), Some(new)], &[I64; 2], Defs::default(), false);
+            cx.helper(
+                FragmentKind::Rvs,
+                "brolga_realloc_rev",
+                &[Some(old), Some(new)],
+                &[I64; 2],
+                Defs::default(),
+                false,
+            );
         }
         MemFn::Free => {
             cx.replace_primal();
             let deferred = restore || cx.facts().deferred.contains(cx.inst());
-            let deferred = cx.iconst(Where::After, i64::from(deferred));
+            let deferred = cx.iconst(FragmentKind::After, i64::from(deferred));
             let operands = [None, Some(Val::Primal(args[0])), Some(deferred)];
-            cx.helper(Where::After, "brolga_free", &operands, &[I64; 3], Defs::default(), false);
+            cx.helper(FragmentKind::After, "brolga_free", &operands, &[I64; 3], Defs::default(), false);
         }
         MemFn::FreeAtEnd => free_at_end(cx),
     }
@@ -157,26 +170,26 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
 pub(crate) fn free_at_end(cx: Cx<'_, '_, '_, '_>) {
     let block = cx.args()[0];
     cx.replace_primal();
-    let deferred = cx.iconst(Where::After, 1);
+    let deferred = cx.iconst(FragmentKind::After, 1);
     let operands = [None, Some(Val::Primal(block)), Some(deferred)];
-    cx.helper(Where::After, "brolga_free", &operands, &[I64; 3], Defs::default(), false);
+    cx.helper(FragmentKind::After, "brolga_free", &operands, &[I64; 3], Defs::default(), false);
 }
 
 /// The shadow address of a heap block, null for null.
 fn shadow_address(cx: Cx<'_, '_, '_, '_>, p: ir::Value) -> Val {
     match cx.facts().delta(p) {
         Some(d) => cx.arith(Arith::Iadd, &[Val::Primal(p), d], I64),
-        None => cx.iconst(Where::Rvs, 0),
+        None => cx.iconst(FragmentKind::Rvs, 0),
     }
 }
 
 /// Call an allocating helper: it returns the block and its delta; an odd delta is a status.
 pub(crate) fn allocate(cx: Cx<'_, '_, '_, '_>, symbol: &str, operands: &[Option<Val>], z: ir::Value) {
     let defs = [(Val::Primal(z), I64), (Val::Delta(z), I64)].into();
-    cx.helper(Where::After, symbol, operands, &vec![I64; operands.len()], defs, false);
-    let one = cx.iconst(Where::After, 1);
-    let odd = cx.emit(Where::After, AdOp::Arith(Arith::Band, [Val::Delta(z), one].into(), I64), I64);
-    cx.push(Where::After, Defs::default(), AdOp::TrapIf(odd, Check::Helper));
+    cx.helper(FragmentKind::After, symbol, operands, &vec![I64; operands.len()], defs, false);
+    let one = cx.iconst(FragmentKind::After, 1);
+    let odd = cx.emit(FragmentKind::After, AdOp::Arith(Arith::Band, [Val::Delta(z), one].into(), I64), I64);
+    cx.push(FragmentKind::After, Defs::default(), AdOp::TrapIf(odd, Check::Helper));
 }
 
 /// In memory mode `restore`: put the bytes that will be overwritten on the tape, and take them off
@@ -185,14 +198,14 @@ fn save_bytes(cx: Cx<'_, '_, '_, '_>, p: ir::Value, n: ir::Value) {
     if cx.facts().options.memory != MemoryMode::Restore {
         return;
     }
-    let size = wide(cx, Where::Before, n);
+    let size = wide(cx, FragmentKind::Before, n);
     let status = Val::D(cx.t.ids.dv());
     let operands = [None, Some(Val::Primal(p)), Some(size)];
-    cx.helper(Where::Before, "brolga_save_bytes", &operands, &[I64; 3], [(status, I64)].into(), true);
-    cx.push(Where::Before, Defs::default(), AdOp::TrapIf(status, Check::TapeFull));
-    let size = wide(cx, Where::Rvs, n);
+    cx.helper(FragmentKind::Before, "brolga_save_bytes", &operands, &[I64; 3], [(status, I64)].into(), true);
+    cx.push(FragmentKind::Before, Defs::default(), AdOp::TrapIf(status, Check::TapeFull));
+    let size = wide(cx, FragmentKind::Rvs, n);
     let operands = [None, Some(Val::Primal(p)), Some(size)];
-    cx.helper(Where::Rvs, "brolga_restore_bytes", &operands, &[I64; 3], Defs::default(), true);
+    cx.helper(FragmentKind::Rvs, "brolga_restore_bytes", &operands, &[I64; 3], Defs::default(), true);
 }
 
 /// `memcpy` and `memmove`: the shadow of the source gets the cotangents of the destination, which
@@ -209,7 +222,7 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
     {
         copied_where_no_shadow_is(cx, to, from, n);
     }
-    let w = if role == CopyRole::Pointers { Where::After } else { Where::Rvs };
+    let w = if role == CopyRole::Pointers { FragmentKind::After } else { FragmentKind::Rvs };
     let (dt, df) = (cx.delta_or_zero(w, to), cx.delta_or_zero(w, from));
     let (to_value, n_value) = (to, n);
     let n = wide(cx, w, n);
@@ -218,9 +231,9 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
         CopyRole::Pointers => {
             // As where a pointer is stored.
             if cx.facts().may_hold_floats(to_value) {
-                let (dt, n) = (cx.delta_or_zero(Where::Rvs, to_value), wide(cx, Where::Rvs, n_value));
+                let (dt, n) = (cx.delta_or_zero(FragmentKind::Rvs, to_value), wide(cx, FragmentKind::Rvs, n_value));
                 let operands = [to, Some(dt), Some(n)];
-                cx.helper(Where::Rvs, "brolga_zero", &operands, &[I64; 3], Defs::default(), false);
+                cx.helper(FragmentKind::Rvs, "brolga_zero", &operands, &[I64; 3], Defs::default(), false);
             }
             cx.helper(
                 w,
@@ -258,8 +271,8 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
 
 /// A block is filled with numbers: its shadow is cleared, and where floats may lie that it has a
 /// part of, it is seen what becomes of the others.
-fn clear(cx: Cx<'_, '_, '_, '_>, w: Where, to: Option<Val>, delta: Val, n: Val) {
-    let Some(of) = cx.facts().fills(cx.inst()).filter(|_| w == Where::Rvs) else {
+fn clear(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, to: Option<Val>, delta: Val, n: Val) {
+    let Some(of) = cx.facts().fills(cx.inst()).filter(|_| w == FragmentKind::Rvs) else {
         return cx.helper(w, "brolga_zero", &[to, Some(delta), Some(n)], &[I64; 3], Defs::default(), false);
     };
     let of = cx.iconst(w, of.into());
@@ -271,7 +284,7 @@ fn clear(cx: Cx<'_, '_, '_, '_>, w: Where, to: Option<Val>, delta: Val, n: Val) 
 
 /// Trap if bytes are copied from memory that has a shadow to memory that has none.
 pub(crate) fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
-    let w = Where::Before;
+    let w = FragmentKind::Before;
     let (dt, df, n) = (cx.delta_or_zero(w, to), cx.delta_or_zero(w, from), wide(cx, w, n));
     let mut flag = |op: Arith, args: &[Val]| cx.emit(w, AdOp::Arith(op, args.into(), types::I8), types::I8);
     let no_target = flag(Arith::IsZero, &[dt]);
@@ -286,19 +299,20 @@ pub(crate) fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, f
 /// A copy of a struct: each field as a load and a store of its own, all loads before all stores,
 /// since places may overlap.
 fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &[(i32, MemRole)]) {
-    let (dt, df) = (cx.delta_or_zero(Where::Before, to), cx.delta_or_zero(Where::Before, from));
+    let (dt, df) = (cx.delta_or_zero(FragmentKind::Before, to), cx.delta_or_zero(FragmentKind::Before, from));
     let (pt, pf) = (Val::Primal(to), Val::Primal(from));
     let mut pointers = Vec::new();
     for &(off, role) in fields {
         if role == MemRole::Pointer {
-            let p = cx.emit(Where::Before, AdOp::LoadOld { addr: pf, off, ty: I64 }, I64);
-            let d = cx.emit(Where::Before, AdOp::LoadDelta { place: ShadowPlace::new(pf, df, off), loaded: p }, I64);
+            let p = cx.emit(FragmentKind::Before, AdOp::LoadOld { addr: pf, off, ty: I64 }, I64);
+            let d =
+                cx.emit(FragmentKind::Before, AdOp::LoadDelta { place: ShadowPlace::new(pf, df, off), loaded: p }, I64);
             pointers.push((off, p, d));
         }
     }
     for (off, value, d) in pointers {
         let op = AdOp::StoreDelta { place: ShadowPlace::new(pt, dt, off), value, vdelta: Some(d) };
-        cx.push(Where::Before, Defs::default(), op);
+        cx.push(FragmentKind::Before, Defs::default(), op);
     }
     let mut taken = Vec::new();
     for &(off, role) in fields {

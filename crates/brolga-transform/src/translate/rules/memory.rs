@@ -21,7 +21,7 @@ use brolga_ir::{MemoryMode, TapeKind};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
 
-use crate::translate::stmt::{Cx, StmtCx, Where};
+use crate::translate::stmt::{Cx, FragmentKind, StmtCx};
 
 /// `z = load p+off`.
 pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
@@ -41,7 +41,7 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
             let delta = cx.facts().delta(addr).expect("a pointer with a role comes from memory with a shadow");
             let place = ShadowPlace::new(Val::Primal(addr), delta, off);
             let op = AdOp::LoadDelta { place, loaded: Val::Primal(z) };
-            cx.push(Where::After, [(Val::Delta(z), types::I64)].into(), op);
+            cx.push(FragmentKind::After, [(Val::Delta(z), types::I64)].into(), op);
         }
         MemRole::Float(_) | MemRole::None | MemRole::Kill { .. } => {}
     }
@@ -55,14 +55,18 @@ pub(crate) fn expect_number(cx: Cx<'_, '_, '_, '_>) {
         return;
     }
     let (addr, off) = (cx.args()[0], brolga_analysis::query::access_offset(cx.func(), inst));
-    let off = cx.iconst(Where::Before, off.into());
-    let p = cx.emit(Where::Before, AdOp::Arith(Arith::Iadd, [Val::Primal(addr), off].into(), types::I64), types::I64);
-    let n = cx.iconst(Where::Before, access_bytes(cx.func(), inst).into());
+    let off = cx.iconst(FragmentKind::Before, off.into());
+    let p = cx.emit(
+        FragmentKind::Before,
+        AdOp::Arith(Arith::Iadd, [Val::Primal(addr), off].into(), types::I64),
+        types::I64,
+    );
+    let n = cx.iconst(FragmentKind::Before, access_bytes(cx.func(), inst).into());
     let is_float = Val::D(cx.t.ids.dv());
     let operands = [None, Some(p), Some(n)];
     let defs = [(is_float, types::I64)].into();
-    cx.helper(Where::Before, "brolga_expect_number", &operands, &[types::I64; 3], defs, false);
-    cx.push(Where::Before, Defs::default(), AdOp::TrapIf(is_float, Check::UntrackedBits));
+    cx.helper(FragmentKind::Before, "brolga_expect_number", &operands, &[types::I64; 3], defs, false);
+    cx.push(FragmentKind::Before, Defs::default(), AdOp::TrapIf(is_float, Check::UntrackedBits));
 }
 
 /// Integers that are nearer to zero are no bits of floats, but for numbers that are next to zero
@@ -96,24 +100,24 @@ fn poison(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
             (Val::Primal(z), cx.ty(z))
         } else {
             let lanes = if bytes == 8 { types::I64X2 } else { types::I32X4 };
-            let all = cx.emit(Where::Rvs, AdOp::Arith(Arith::Bitcast, [Val::Primal(z)].into(), lanes), lanes);
+            let all = cx.emit(FragmentKind::Rvs, AdOp::Arith(Arith::Bitcast, [Val::Primal(z)].into(), lanes), lanes);
             let lane = Arith::Extract((first as u32 / bytes) as u8);
             (
-                cx.emit(Where::Rvs, AdOp::Arith(lane, [all].into(), lanes.lane_type()), lanes.lane_type()),
+                cx.emit(FragmentKind::Rvs, AdOp::Arith(lane, [all].into(), lanes.lane_type()), lanes.lane_type()),
                 lanes.lane_type(),
             )
         };
         let of = |n: i64| AdOp::Arith(Arith::Iconst(n), Args::default(), ty);
-        let [up, range] = [LEAST_BITS, 2 * LEAST_BITS].map(|n| cx.emit(Where::Rvs, of(n), ty));
+        let [up, range] = [LEAST_BITS, 2 * LEAST_BITS].map(|n| cx.emit(FragmentKind::Rvs, of(n), ty));
         let moved = cx.arith(Arith::Iadd, &[n, up], ty);
         let when = cx.arith(Arith::Icmp(IntCC::UnsignedGreaterThanOrEqual), &[moved, range], types::I8);
-        cx.push(Where::Rvs, Defs::default(), AdOp::Poison { place: at(first), bytes, when: Some(when) });
+        cx.push(FragmentKind::Rvs, Defs::default(), AdOp::Poison { place: at(first), bytes, when: Some(when) });
     }
     // What is stored as it is takes its cotangent along, if it has one.
     let has_one = matches!(cx.facts().activity.mem[inst], MemRole::Float(_));
     let stored = if has_one { becomes.stored } else { becomes.stored | becomes.moved };
     for (first, bytes) in floats_of(stored) {
-        cx.push(Where::Rvs, Defs::default(), AdOp::Poison { place: at(first), bytes, when: None });
+        cx.push(FragmentKind::Rvs, Defs::default(), AdOp::Poison { place: at(first), bytes, when: None });
     }
 }
 
@@ -137,7 +141,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
                 let ct = if total.always && cx.facts().unit_cotangents.contains(total.sum) {
                     cx.constant(1.0, shape.ty())
                 } else {
-                    cx.emit(Where::Rvs, AdOp::Held(total.name()), shape.ty())
+                    cx.emit(FragmentKind::Rvs, AdOp::Held(total.name()), shape.ty())
                 };
                 cx.add_ct(x, ct);
                 return;
@@ -157,7 +161,7 @@ pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
             if restore {
                 shadow_pointer_memory(cx, addr, off);
             }
-            cx.push(Where::After, Defs::default(), op);
+            cx.push(FragmentKind::After, Defs::default(), op);
             // Floats may have been in this place before: what was added to a pointer's bits is not
             // theirs.
             if cx.facts().may_hold_floats(addr) && !restore {
@@ -193,22 +197,22 @@ fn shadow_pointer_memory(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value, off: i32)
     if !cx.facts().sure(addr) {
         return;
     }
-    let at = |cx: &mut StmtCx<'_, '_, '_>, w: Where| {
+    let at = |cx: &mut StmtCx<'_, '_, '_>, w: FragmentKind| {
         cx.emit(w, AdOp::Arith(Arith::Iadd, [Val::Primal(addr), delta].into(), types::I64), types::I64)
     };
-    let p = at(cx, Where::Before);
+    let p = at(cx, FragmentKind::Before);
     let old = cx.aux(1);
-    cx.push(Where::Before, [(old, types::I64)].into(), AdOp::LoadOld { addr: p, off, ty: types::I64 });
-    let p = at(cx, Where::Rvs);
-    cx.push(Where::Rvs, Defs::default(), AdOp::StoreOld { addr: p, off, value: old });
+    cx.push(FragmentKind::Before, [(old, types::I64)].into(), AdOp::LoadOld { addr: p, off, ty: types::I64 });
+    let p = at(cx, FragmentKind::Rvs);
+    cx.push(FragmentKind::Rvs, Defs::default(), AdOp::StoreOld { addr: p, off, value: old });
 }
 
 /// In memory mode `restore`: read what is overwritten, and write it back in the pullback.
 pub fn remember(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value, off: i32, ty: Type, n: u8) {
     if cx.facts().options.memory == MemoryMode::Restore {
         let old = cx.aux(n);
-        cx.push(Where::Before, [(old, ty)].into(), AdOp::LoadOld { addr: Val::Primal(addr), off, ty });
-        cx.push(Where::Rvs, Defs::default(), AdOp::StoreOld { addr: Val::Primal(addr), off, value: old });
+        cx.push(FragmentKind::Before, [(old, ty)].into(), AdOp::LoadOld { addr: Val::Primal(addr), off, ty });
+        cx.push(FragmentKind::Rvs, Defs::default(), AdOp::StoreOld { addr: Val::Primal(addr), off, value: old });
     }
 }
 
@@ -217,8 +221,8 @@ pub fn const_store_check(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value) {
     if let Some(delta) = cx.facts().delta(addr)
         && !cx.facts().sure(addr)
     {
-        let c = cx.emit(Where::Before, AdOp::Arith(Arith::IsZero, [delta].into(), types::I8), types::I8);
-        cx.push(Where::Before, Defs::default(), AdOp::TrapIf(c, Check::ConstStore));
+        let c = cx.emit(FragmentKind::Before, AdOp::Arith(Arith::IsZero, [delta].into(), types::I8), types::I8);
+        cx.push(FragmentKind::Before, Defs::default(), AdOp::TrapIf(c, Check::ConstStore));
     }
 }
 
@@ -242,7 +246,7 @@ pub fn stack_addr(cx: &mut StmtCx<'_, '_, '_>) {
         };
         let v = cx.results()[0];
         cx.replace_primal();
-        cx.push(Where::After, [(Val::Primal(v), types::I64)].into(), AdOp::SlotAddr(stack_slot, offset.into()));
+        cx.push(FragmentKind::After, [(Val::Primal(v), types::I64)].into(), AdOp::SlotAddr(stack_slot, offset.into()));
     }
 }
 
@@ -258,6 +262,6 @@ pub fn pointer_arith(cx: &mut StmtCx<'_, '_, '_>) {
             _ => continue,
         };
         let op = AdOp::Arith(op, [Val::Delta(a), Val::Delta(b)].into(), types::I64);
-        cx.push(Where::After, [(Val::Delta(v), types::I64)].into(), op);
+        cx.push(FragmentKind::After, [(Val::Delta(v), types::I64)].into(), op);
     }
 }

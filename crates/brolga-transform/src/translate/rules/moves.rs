@@ -23,7 +23,7 @@ use cranelift_codegen::ir::{
 use super::fragments::{number_of, number_of_ticket};
 use crate::translate::convert::mask_type;
 use crate::translate::rules::fragments::{lane_is_unused, lane_type, lanes, nothing_arrives};
-use crate::translate::stmt::{Cx, Where};
+use crate::translate::stmt::{Cx, FragmentKind};
 
 /// The cotangent of the only result, if it is active.
 fn ct_of_result(cx: Cx<'_, '_, '_, '_>) -> Option<(Val, Shape)> {
@@ -67,10 +67,10 @@ pub(crate) fn select_delta(cx: Cx<'_, '_, '_, '_>) {
     if cx.facts().pointers.delta[z] == Delta::Root(z)
         && matches!(cx.facts().pointers.roots.get(&z), Some(RootKind::Select(_)))
     {
-        let x = cx.delta_or_zero(Where::After, args[1]);
-        let y = cx.delta_or_zero(Where::After, args[2]);
+        let x = cx.delta_or_zero(FragmentKind::After, args[1]);
+        let y = cx.delta_or_zero(FragmentKind::After, args[2]);
         let op = AdOp::Arith(Arith::SelectAll, [c, x, y].into(), types::I64);
-        cx.push(Where::After, [(Val::Delta(z), types::I64)].into(), op);
+        cx.push(FragmentKind::After, [(Val::Delta(z), types::I64)].into(), op);
     }
 }
 
@@ -389,7 +389,7 @@ pub fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
         let none = cx.arith(Arith::Icmp(IntCC::Equal), &[tops, top], types::I8);
         known = cx.arith(Arith::Bor, &[known, none], types::I8);
         let astray = cx.arith(Arith::Not, &[known], types::I8);
-        cx.push(Where::Rvs, Defs::default(), AdOp::TrapIf(astray, Check::UntrackedBits));
+        cx.push(FragmentKind::Rvs, Defs::default(), AdOp::TrapIf(astray, Check::UntrackedBits));
     }
     let mut by = cx.constant(0.0, shape.ty());
     for (l, s) in sums.into_iter().enumerate() {

@@ -7,7 +7,6 @@
 //!
 //! **Cost.** In the run one call in place of one; through a pointer a look-up.
 
-use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::FuncKey;
 use brolga_ir::inst::{AdOp, Callee, Defs, Shape, Tape, Val};
@@ -16,10 +15,10 @@ use cranelift_codegen::ir::{self, Signature, types};
 
 use super::fit::type_of;
 use super::value::{define, define_as, tangent_as};
-use crate::translate::rules::adjoint::{self, Given};
-use crate::translate::rules::calls::{deltas, lost_pointer, lost_through_pointer, modes};
+use crate::translate::rules::adjoint::{self, RuleArgs};
+use crate::translate::rules::calls::{deltas, looked_up, modes};
 use crate::translate::stmt::Cx;
-use crate::translate::stmt::Where;
+use crate::translate::stmt::FragmentKind;
 
 /// A direct call of a function of the program.
 pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
@@ -67,8 +66,8 @@ pub fn of_rule(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
         }
     }
     defs.extend(back.iter().map(|&(r, d, _)| (d, cx.ty(r))));
-    let given = Given { f, rule, params: &params, record: cx.aux(0) };
-    given.push_with(cx, Where::After, tangent, &tangents, defs);
+    let given = RuleArgs { f, rule, params: &params, record: cx.aux(0) };
+    given.push_with(cx, FragmentKind::After, tangent, &tangents, defs);
     for (r, d, shape) in back {
         if cx.facts().is_active(r) {
             define_as(cx, r, d, shape);
@@ -78,17 +77,7 @@ pub fn of_rule(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
 
 /// A call through a pointer: the captures tell which tangent function belongs to the address.
 pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
-    let sig = cx.func().dfg.signatures[sig_ref].clone();
-    let args = cx.args()[1..].to_vec();
-    let signature = signature_id(&sig);
-    lost_through_pointer(cx, &args, signature);
-    for &a in &args {
-        lost_pointer(cx, a);
-    }
-    let callee = cx.args()[0];
-    let defs = [(cx.aux(0), types::I64), (cx.aux(1), types::I64)].into();
-    cx.push(Where::Before, defs, AdOp::Lookup { addr: Val::Primal(callee), signature });
-    let variant = Variant::canonical(cx.facts().variant.func, &sig);
+    let (variant, sig, args) = looked_up(cx, sig_ref);
     let callee = Callee::Pointer(cx.aux(0));
     call(cx, &variant, &sig, &args, callee);
 }
@@ -97,7 +86,7 @@ pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
 fn call(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &[ir::Value], callee: Callee) {
     cx.replace_primal();
     let mut operands: Vec<Option<Val>> = args.iter().map(|&a| Some(Val::Primal(a))).collect();
-    deltas(cx, Where::After, variant, args, &mut operands);
+    deltas(cx, FragmentKind::After, variant, args, &mut operands);
     operands.push(None);
     for (i, shape) in variant.param_shapes(sig) {
         let t = tangent_as(cx, args[i], shape);
@@ -112,7 +101,7 @@ fn call(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature, args: &[ir::
     defs.extend(back.iter().map(|&(r, d, shape)| (d, type_of(cx.ty(r), shape))));
     let signature = variant.tangent_signature(sig);
     let op = AdOp::Call { callee, args: operands.into(), sig: Box::new(signature), tape: Tape::Aside };
-    cx.push(Where::After, defs, op);
+    cx.push(FragmentKind::After, defs, op);
     for (r, d, shape) in back {
         if cx.facts().is_active(r) {
             define_as(cx, r, d, shape);

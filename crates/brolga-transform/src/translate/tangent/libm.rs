@@ -8,17 +8,15 @@
 //! **Cost.** In the run that of the row, or as many bytes of the shadow as of memory.
 
 use brolga_analysis::{CopyRole, computed_operands};
-use brolga_ir::Diagnostic;
-use brolga_ir::inst::{Defs, Shape, Val};
+use brolga_ir::inst::{Defs, Val};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr};
 use cranelift_codegen::ir::types;
 
 use super::places;
 use super::value::{by_row, define};
-use crate::translate::rules::libm::{allocate, clif_type, free_at_end, wide};
-use crate::translate::rules::memory;
+use crate::translate::rules::libm::{allocate, clif_type, free_at_end, wide, written_float};
 use crate::translate::stmt::Cx;
-use crate::translate::stmt::Where;
+use crate::translate::stmt::FragmentKind;
 
 const I64: cranelift_codegen::ir::Type = types::I64;
 
@@ -62,21 +60,13 @@ fn writes(cx: Cx<'_, '_, '_, '_>, row: &ExprRow, outs: &'static [OutPtr]) {
     }
     for (k, o) in outs.iter().enumerate() {
         let (p, ty) = (args[o.param], clif_type(o.ty));
-        let flows = (0..row.n_operands())
-            .any(|i| !row.partial(n_rets + k, i).is_zero() && cx.facts().activity.is_varied(args[i]));
-        match Shape::of_float(ty) {
-            Some(shape) if flows => {
-                if cx.facts().delta(p).is_none() {
-                    let d = Diagnostic::new("AD0120", "an active value is stored in memory that has no shadow")
-                        .help("mark the pointer duplicated and give it a shadow");
-                    cx.problem(d);
-                }
-                memory::const_store_check(cx, p);
+        match written_float(cx, row, n_rets + k, o) {
+            Some(shape) => {
                 let by = by_row(cx, row, n_rets + k, args, results);
                 let by = by.unwrap_or_else(|| cx.constant(0.0, ty));
                 places::write(cx, p, 0, by, shape);
             }
-            _ => places::kill(cx, p, 0, ty.bytes(), false),
+            None => places::kill(cx, p, 0, ty.bytes(), false),
         }
     }
 }
@@ -88,9 +78,9 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
         MemFn::Memcpy | MemFn::Memmove => copy(cx),
         MemFn::Memset => {
             if let Some(d) = cx.facts().delta(args[0]) {
-                let n = wide(cx, Where::After, args[2]);
+                let n = wide(cx, FragmentKind::After, args[2]);
                 let operands = [None, Some(Val::Primal(args[0])), Some(d), Some(n)];
-                cx.helper(Where::After, "brolga_tangent_zero", &operands, &[I64; 4], Defs::default(), false);
+                cx.helper(FragmentKind::After, "brolga_tangent_zero", &operands, &[I64; 4], Defs::default(), false);
             }
         }
         MemFn::Malloc | MemFn::Calloc => {
@@ -98,7 +88,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             cx.replace_primal();
             let mut operands = vec![None];
             for &a in args {
-                let n = wide(cx, Where::Before, a);
+                let n = wide(cx, FragmentKind::Before, a);
                 operands.push(Some(n));
             }
             let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
@@ -107,15 +97,15 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
         MemFn::Realloc => {
             let z = cx.results()[0];
             cx.replace_primal();
-            let n = wide(cx, Where::Before, args[1]);
-            let now = cx.iconst(Where::Before, 0);
-            let old = [Val::Primal(args[0]), cx.delta_or_zero(Where::Before, args[0])].map(Some);
+            let n = wide(cx, FragmentKind::Before, args[1]);
+            let now = cx.iconst(FragmentKind::Before, 0);
+            let old = [Val::Primal(args[0]), cx.delta_or_zero(FragmentKind::Before, args[0])].map(Some);
             allocate(cx, "brolga_realloc", &[None, old[0], old[1], Some(n), Some(now)], z);
         }
         MemFn::Free => {
             cx.replace_primal();
             let operands = [None, Some(Val::Primal(args[0]))];
-            cx.helper(Where::After, "brolga_free_both", &operands, &[I64; 2], Defs::default(), false);
+            cx.helper(FragmentKind::After, "brolga_free_both", &operands, &[I64; 2], Defs::default(), false);
         }
         MemFn::FreeAtEnd => free_at_end(cx),
     }
@@ -130,7 +120,7 @@ fn copy(cx: Cx<'_, '_, '_, '_>) {
     {
         crate::translate::rules::libm::copied_where_no_shadow_is(cx, to, from, n);
     }
-    let w = Where::After;
+    let w = FragmentKind::After;
     let df = cx.delta_or_zero(w, from);
     let n = wide(cx, w, n);
     let [to, from] = [to, from].map(|p| Some(Val::Primal(p)));

@@ -22,7 +22,7 @@ use super::fit::fit;
 use super::value::{define, define_as, tangent_as};
 use crate::translate::rules::memory::{const_store_check, expect_number, floats_of};
 use crate::translate::stmt::Cx;
-use crate::translate::stmt::Where;
+use crate::translate::stmt::FragmentKind;
 
 /// `z = load p+off`.
 pub fn load(cx: Cx<'_, '_, '_, '_>) {
@@ -56,10 +56,10 @@ fn expect_no_tangent(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
     for (at, n) in floats_of(bytes) {
         let ty = if n == 8 { types::F64 } else { types::F32 };
         let place = ShadowPlace { off: off + at, ..place };
-        let tangent = cx.emit(Where::After, AdOp::LoadTangent { place, ty }, ty);
+        let tangent = cx.emit(FragmentKind::After, AdOp::LoadTangent { place, ty }, ty);
         let zero = cx.constant(0.0, ty);
         let some = cx.arith(Arith::Fcmp(FloatCC::OrderedNotEqual), &[tangent, zero], types::I8);
-        cx.push(Where::After, Defs::default(), AdOp::TrapIf(some, Check::UntrackedBits));
+        cx.push(FragmentKind::After, Defs::default(), AdOp::TrapIf(some, Check::UntrackedBits));
     }
 }
 
@@ -85,7 +85,7 @@ pub fn store(cx: Cx<'_, '_, '_, '_>) {
             let vdelta = cx.facts().delta(x);
             let place = ShadowPlace::new(Val::Primal(addr), delta, off);
             let op = AdOp::StoreDelta { place, value: Val::Primal(x), vdelta };
-            cx.push(Where::After, Defs::default(), op);
+            cx.push(FragmentKind::After, Defs::default(), op);
         }
         // In its channel of a typed tape there are no floats.
         MemRole::Kill { checked: false, .. } if is_integer_access(cx.func(), inst) => {}
@@ -108,7 +108,7 @@ pub fn read(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, shape: Shape) -> 
     };
     tell(cx, what, addr, off, n);
     let ty = in_memory(shape);
-    let x = cx.emit(Where::After, AdOp::LoadTangent { place, ty }, ty);
+    let x = cx.emit(FragmentKind::After, AdOp::LoadTangent { place, ty }, ty);
     Some(match shape {
         Shape::F32Pair => cx.arith(Arith::FromBits(shape), &[x], shape.ty()),
         Shape::Demand { .. } => {
@@ -131,7 +131,7 @@ pub fn write(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, tangent: Val, sh
         }
         _ => tangent,
     };
-    cx.push(Where::After, Defs::default(), AdOp::StoreTangent { place, value });
+    cx.push(FragmentKind::After, Defs::default(), AdOp::StoreTangent { place, value });
     let fragment = matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. });
     tell(cx, if fragment { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, n);
 }
@@ -158,7 +158,7 @@ fn narrowed(cx: Cx<'_, '_, '_, '_>, t: Val, from: Type, to: Type) -> Val {
 fn tell(cx: Cx<'_, '_, '_, '_>, what: FragmentOp, addr: ir::Value, off: i32, n: u32) {
     if let Some(delta) = cx.facts().delta(addr) {
         let op = AdOp::Fragment { what, place: ShadowPlace::new(Val::Primal(addr), delta, off), n };
-        cx.push(Where::After, Defs::default(), op);
+        cx.push(FragmentKind::After, Defs::default(), op);
     }
 }
 
@@ -173,7 +173,7 @@ pub fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poiso
             tell(cx, FragmentOp::Note, addr, off, bytes);
         }
         let op = AdOp::ZeroMem { place, bytes, asks: Asks::Nothing, cuts: None };
-        cx.push(Where::After, Defs::default(), op);
+        cx.push(FragmentKind::After, Defs::default(), op);
         return tell(cx, if part { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, bytes);
     }
     let mut at = 0;
@@ -184,9 +184,9 @@ pub fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poiso
             2.. => types::I16,
             _ => types::I8,
         };
-        let value = cx.emit(Where::After, AdOp::Arith(Arith::Iconst(-1), Args::default(), ty), ty);
+        let value = cx.emit(FragmentKind::After, AdOp::Arith(Arith::Iconst(-1), Args::default(), ty), ty);
         let place = ShadowPlace { off: off + at as i32, ..place };
-        cx.push(Where::After, Defs::default(), AdOp::StoreTangent { place, value });
+        cx.push(FragmentKind::After, Defs::default(), AdOp::StoreTangent { place, value });
         at += ty.bytes();
     }
 }

@@ -18,7 +18,7 @@ use cranelift_codegen::ir::{self, Type, types};
 use super::fit::{fit, of_words, tangent_type, type_of, unknown};
 use crate::translate::rules::expr;
 use crate::translate::stmt::Cx;
-use crate::translate::stmt::{StmtCx, Where};
+use crate::translate::stmt::{FragmentKind, StmtCx};
 
 /// The tangent of a value, if it has one.
 pub(super) fn tangent(cx: &StmtCx<'_, '_, '_>, v: ir::Value) -> Option<Val> {
@@ -60,7 +60,7 @@ pub(super) fn define(cx: Cx<'_, '_, '_, '_>, z: ir::Value, by: Option<Val>) {
     let ty = tangent_type(cx.facts(), z, shape);
     let by = by.unwrap_or_else(|| unknown(cx, false, (shape, ty)));
     let op = AdOp::Arith(Arith::Copy, Args::from([by].as_slice()), ty);
-    cx.push(Where::After, [(Val::Tangent(z, 0), ty)].into(), op);
+    cx.push(FragmentKind::After, [(Val::Tangent(z, 0), ty)].into(), op);
 }
 
 /// Give a value a tangent of another shape.
