@@ -194,21 +194,24 @@ fn a_pair_passes_on_what_it_was_told() {
 #[test]
 fn a_pairs_own_memory_is_not_kept() {
     let all = Preserved::of_params([0, 1]).and_the_rest();
-    // What is loaded may be the address of the slot.
-    let slot = "v4 = stack_addr.i64 ss0
-        v5 = load.f64 v4
-        v6 = load.i64 v0
-        v7 = load.f64 v6
-        v8 = call fn0(v4, v0)
-        v9 = call fn1(v0, v0)";
-    assert_eq!(pair(slot, all), (vec!["1".into(), "0".into()], vec![false, true, false]));
-    let block = "v4 = call fn6(v0)
-        v5 = load.f64 v4
-        v6 = load.i64 v0
-        v7 = load.f64 v6
-        v8 = call fn0(v4, v0)
-        v9 = call fn1(v0, v0)";
-    assert_eq!(pair(block, all), (vec!["1".into(), "0".into()], vec![false, true, false]));
+    let in_slot = "v4 = stack_addr.i64 ss0";
+    let in_block = "v4 = call fn6(v0)";
+    for made in [in_slot, in_block] {
+        let text = |captured: &str| {
+            format!(
+                "{made}
+                v5 = load.f64 v4
+                v6 = load.i64 v0
+                v7 = load.f64 v6
+                v8 = call fn0(v4, v0)
+                v9 = call fn1(v0, v0)
+                {captured}"
+            )
+        };
+        // What is loaded may be the address of the slot, if that is captured.
+        assert_eq!(pair(&text("store v4, v1"), all), (vec!["1".into(), "0".into()], vec![false, true, false]));
+        assert_eq!(pair(&text(""), all), (vec!["1".into(), "0r".into()], vec![false, true, true]));
+    }
 }
 
 /// A module's functions: memory is one piece, behind an instance pointer.
