@@ -99,7 +99,13 @@ impl Trial<'_> {
                     Sextend => ((bits << (64 - of.bits())) as i64 >> (64 - of.bits())) as u64,
                     Ineg => bits.wrapping_neg(),
                     Bnot => !bits,
-                    _ => if bits == 0 { 0 } else { u64::MAX },
+                    _ => {
+                        if bits == 0 {
+                            0
+                        } else {
+                            u64::MAX
+                        }
+                    }
                 })
             }
             InstructionData::Binary { opcode, args: [x, y] } if matches!(opcode, Band | Bor | Bxor | Iadd | Isub) => {

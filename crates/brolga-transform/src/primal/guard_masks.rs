@@ -243,9 +243,8 @@ fn comparison(func: &ir::Function, cond: FloatCC, [x, y]: [ir::Value; 2]) -> Opt
 /// What a mask of all bits or none asks, if that is whether a scalar float is zero.
 fn mask(func: &ir::Function, m: ir::Value, left: u32) -> Option<ZeroTest> {
     let left = left.checked_sub(1)?;
-    let one = |v: ir::Value| {
-        constant_bytes(func, v).is_some_and(|b| b.iter().zip(0..).all(|(&b, k)| b == u8::from(k == 0)))
-    };
+    let one =
+        |v: ir::Value| constant_bytes(func, v).is_some_and(|b| b.iter().zip(0..).all(|(&b, k)| b == u8::from(k == 0)));
     match data_of(func, m)? {
         InstructionData::Unary { opcode: Opcode::Bmask, arg } => condition(func, arg, left),
         InstructionData::Unary { opcode: Opcode::Bnot, arg } => Some(mask(func, arg, left)?.not()),

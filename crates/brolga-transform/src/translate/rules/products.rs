@@ -13,8 +13,11 @@
 //! ```text
 //! z = [g ≠ 0] g·t/e       ḡ += [z̄ ≠ 0] z̄·t/e
 //!                         t̄ += [z̄ ≠ 0][g ≠ 0] z̄·g/e
-//!                         ē -= [z̄ ≠ 0][g ≠ 0] z̄·z/e
+//!                         ē -= [z̄ ≠ 0][g ≠ 0] z̄·(g·t/e)/e
 //! ```
+//!
+//! The last line does not read `z`. That may come from the tape, as a number in which a derivation
+//! of this rule's output would not find `g`: the mask on `g` would be a branch, of slope zero.
 //!
 //! **Cost.** In the run a product of the other factors and a mask for each factor.
 
