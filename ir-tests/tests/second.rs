@@ -265,9 +265,9 @@ fn a_branch_of_a_users_stays_one() {
 
 #[test]
 fn an_inner_cotangent_of_zero_is_a_factor() {
-    // h(u), u = c + x·y, and g = h'(u)·(x + y), its slope along (1, 1) by name. Where x + y = 0 the slope of g in x is
-    // h'·1, and its own are 2·h''·y in x and h''·(x + y) = 0 in y: what the product of the cotangent x + y and a slope
-    // says of itself, once more.
+    // h(u), u = c + x·y, and g = h'(u)·(x + y), its slope along (1, 1) by name. Where x + y = 0 the
+    // slope of g in x is h'(u), whose own slopes are 2·h''·y in x and h''·(x + y) = 0 in y. The
+    // cotangent x + y is a factor that is zero in products which are derived twice.
     let (x, y) = (0.5, -0.5);
     let on_call = |name: &str| (format!("fn0 = %{name}(f64) -> f64"), "v5 = call fn0(v4)".to_owned());
     let none = |body: &str| (String::new(), body.to_owned());

@@ -33,7 +33,7 @@ pub(super) fn zero_test(body: &ir::Function, v: Value, reading: Reading) -> Opti
     }
     let mut float = None;
     let mut set = |x: f64| {
-        let mut trial = Trial { body, x, float };
+        let mut trial = ZeroTrial { body, x, float };
         let bits = trial.bits(v, 16)?;
         float = trial.float;
         match (reading, bits) {
@@ -53,14 +53,14 @@ fn cut(bits: u64, ty: Type) -> u64 {
 }
 
 /// One run over what is computed, with the float at one number.
-struct Trial<'a> {
+struct ZeroTrial<'a> {
     body: &'a ir::Function,
     x: f64,
     /// The one float that has no value of its own.
     float: Option<Value>,
 }
 
-impl Trial<'_> {
+impl ZeroTrial<'_> {
     fn bits(&mut self, v: Value, fuel: u32) -> Option<u64> {
         let fuel = fuel.checked_sub(1)?;
         let dfg = &self.body.dfg;

@@ -3,7 +3,8 @@
 //! **Problem.** `x ≠ 0 ? x·y : 0` is a guarded product, whose slope at zero is `y`
 //! ([`brolga_analysis::guards::products`]). Programs write the same choice as a mask of the bits
 //! (`bmask`, the negative of a flag), by `|x| > 0`, `x < 0 or x > 0`, or `fcmp one`, with a zero of
-//! either sign, or by a flag that was made an integer. Read as branches these have slope zero there.
+//! either sign, or by a flag that was made an integer. Read as branches these have slope zero at
+//! zero.
 //!
 //! **Answer.** A condition that is one thing where `x` is zero, and the other at all other numbers,
 //! asks about `x`. A float that is chosen by it, or whose bits are, becomes a `select` by
