@@ -263,6 +263,70 @@ fn a_branch_of_a_users_stays_one() {
     }
 }
 
+#[test]
+fn an_inner_cotangent_of_zero_is_a_factor() {
+    // h(u), u = c + x·y, and g = h'(u)·(x + y), its slope along (1, 1) by name. Where x + y = 0 the
+    // slope of g in x is h'(u), whose own slopes are 2·h''·y in x and h''·(x + y) = 0 in y. The
+    // cotangent x + y is a factor that is zero in products which are derived twice.
+    let (x, y) = (0.5, -0.5);
+    let on_call = |name: &str| (format!("fn0 = %{name}(f64) -> f64"), "v5 = call fn0(v4)".to_owned());
+    let none = |body: &str| (String::new(), body.to_owned());
+    let slope = |u: f64, power: f64| u * (u * u - 1.0).abs().powf(power);
+    let all: [(&str, f64, f64, (String, String)); 7] = [
+        ("sqrt", 1.0, -0.25 * 0.75_f64.powf(-1.5), none("v5 = sqrt v4")),
+        ("asin", 1.0, slope(0.75, -1.5), on_call("asin")),
+        ("acos", 1.0, -slope(0.75, -1.5), on_call("acos")),
+        ("acosh", 2.0, -slope(1.75, -1.5), on_call("acosh")),
+        ("log", 1.0, -(0.75_f64.powi(-2)), on_call("log")),
+        ("1/sqrt", 1.0, 0.75 * 0.75_f64.powf(-2.5), none("v6 = sqrt v4\nv7 = f64const 0x1.0\nv5 = fdiv v7, v6")),
+        ("u·sqrt", 1.0, 0.75 * 0.75_f64.powf(-0.5), none("v6 = sqrt v4\nv5 = fmul v4, v6")),
+    ];
+    for (name, c, second, (declared, body)) in all {
+        let text = format!(
+            "function %f(f64, f64) -> f64 {{
+                {declared}
+            block0(v0: f64, v1: f64):
+                v2 = f64const 0x{c:.1}
+                v3 = fmul v0, v1
+                v4 = fadd v2, v3
+                {body}
+                return v5
+            }}
+            function %g(f64, f64) -> f64 {{
+                fn0 = %f__gradient(f64, f64, f64) -> f64, f64, f64
+            block0(v0: f64, v1: f64):
+                v2 = f64const 0x1.0
+                v3, v4, v5 = call fn0(v0, v1, v2)
+                v6 = fadd v4, v5
+                return v6
+            }}
+            function %in_x(f64, f64) -> f64 {{
+                fn0 = %g__gradient(f64, f64, f64) -> f64, f64, f64
+            block0(v0: f64, v1: f64):
+                v2 = f64const 0x1.0
+                v3, v4, v5 = call fn0(v0, v1, v2)
+                return v4
+            }}
+            function %in_y(f64, f64) -> f64 {{
+                fn0 = %g__gradient(f64, f64, f64) -> f64, f64, f64
+            block0(v0: f64, v1: f64):
+                v2 = f64const 0x1.0
+                v3, v4, v5 = call fn0(v0, v1, v2)
+                return v5
+            }}"
+        );
+        let file = File::parse("text.clif", text).expect("it is read");
+        for effort in EFFORTS {
+            for (row, wanted) in [("in_x", [2.0 * second * y, 0.0]), ("in_y", [0.0, 2.0 * second * x])] {
+                let func = file.program.func(row).expect("it is there");
+                let found = slopes(&file.program, func, &[f64v(x), f64v(y)], 0, effort);
+                let near = found.iter().zip(wanted).all(|(a, b)| close(*a, b));
+                assert!(near, "{name}: slopes of {row} are {found:?}, not {wanted:?}");
+            }
+        }
+    }
+}
+
 /// A derivative that moves a float in halves needs the account of a run: derived again it has that
 /// of the outer derivative, and where it runs as it is there is none.
 #[test]

@@ -340,7 +340,8 @@ impl Check {
         match self {
             Check::TapeFull => {
                 "the run recorded more than the tape limit allows; let its loops keep to a budget (`within_memory`), raise `tape_limit`, or \
-                 shorten the run"
+                 shorten the run; the tape of a derivative that the program calls by name is a megabyte for each kind \
+                 of value, and only a shorter run helps there"
             }
             Check::UnknownCallee => "an indirect call went to an address that is no function of this program",
             Check::UntrackedBits => {

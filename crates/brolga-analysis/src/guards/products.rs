@@ -88,7 +88,9 @@ pub fn masked(func: &ir::Function, inst: ir::Inst) -> Option<(ir::Value, ir::Val
         return None;
     }
     match func.dfg.insts[inst].opcode() {
-        Opcode::Select | Opcode::Bitselect if is_zero(func, args[2]) => Some((not_zero(func, args[0])?, args[1])),
+        Opcode::Select | Opcode::Bitselect if is_either_zero(func, args[2]) => {
+            Some((not_zero(func, args[0])?, args[1]))
+        }
         Opcode::Band => {
             let by = |k: usize| Some((not_zero(func, args[k])?, args[1 - k]));
             by(1).or_else(|| by(0))
@@ -102,6 +104,17 @@ fn is_zero(func: &ir::Function, v: ir::Value) -> bool {
     constant_bytes(func, v).is_some_and(|bytes| bytes.iter().all(|&b| b == 0))
 }
 
+/// Whether all lanes of a float are zeros, of either sign.
+fn is_either_zero(func: &ir::Function, v: ir::Value) -> bool {
+    let lane = func.dfg.value_type(v).lane_type().bytes() as usize;
+    constant_bytes(func, v).is_some_and(|bytes| {
+        bytes.chunks(lane).all(|lane| match lane.split_last() {
+            Some((last, rest)) => last & 0x7f == 0 && rest.iter().all(|&b| b == 0),
+            None => false,
+        })
+    })
+}
+
 /// The float of which a condition or a mask says that it is not zero.
 fn not_zero(func: &ir::Function, mask: ir::Value) -> Option<ir::Value> {
     let inst = func.dfg.value_def(mask).inst()?;
@@ -111,7 +124,7 @@ fn not_zero(func: &ir::Function, mask: ir::Value) -> Option<ir::Value> {
         }
         InstructionData::FloatCompare { cond: FloatCC::NotEqual, args: [x, y], .. } => {
             let same = func.dfg.value_type(x).is_vector() == func.dfg.value_type(mask).is_vector();
-            match [x, y].map(|v| is_zero(func, v)) {
+            match [x, y].map(|v| is_either_zero(func, v)) {
                 [false, true] if same => Some(x),
                 [true, false] if same => Some(y),
                 _ => None,

@@ -33,6 +33,7 @@ use super::domain::{Domain, NodeId};
 use super::machine::Machine;
 use super::provenance::{FloatOrigin, Prov, write_float};
 use super::value::{float_of, lane};
+use super::zero_tests::{Reading, zero_test};
 use crate::real::Real;
 
 /// A float: all lanes of a value, one by one, or one of them.
@@ -107,6 +108,7 @@ fn same_bits(body: &ir::Function, v: Value) -> Option<Value> {
 /// Whether a value is the constant zero, in all its bits.
 fn zero(body: &ir::Function, v: Value) -> bool {
     match data(body, v) {
+        Some(InstructionData::UnaryImm { imm, .. }) => imm.bits() == 0,
         Some(InstructionData::UnaryIeee64 { imm, .. }) => imm.bits() == 0,
         Some(InstructionData::UnaryIeee32 { imm, .. }) => imm.bits() == 0,
         Some(InstructionData::UnaryConst { constant_handle, .. }) => {
@@ -115,6 +117,15 @@ fn zero(body: &ir::Function, v: Value) -> bool {
         Some(InstructionData::Unary { opcode: Opcode::Splat, arg }) => zero(body, arg),
         Some(InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. }) => zero(body, arg),
         _ => false,
+    }
+}
+
+/// The same, or a scalar zero with a sign.
+fn nothing(body: &ir::Function, v: Value) -> bool {
+    match data(body, v) {
+        Some(InstructionData::UnaryIeee64 { imm, .. }) => imm.as_f64() == 0.0,
+        Some(InstructionData::UnaryIeee32 { imm, .. }) => imm.as_f32() == 0.0,
+        _ => zero(body, v),
     }
 }
 
@@ -150,28 +161,52 @@ fn asks_whether(body: &ir::Function, mask: Value, cond: FloatCC) -> Option<Value
 /// What a mask keeps, and the float that it asks about.
 fn masked(body: &ir::Function, inst: &InstructionData) -> Option<(Value, Value)> {
     match *inst {
-        InstructionData::Ternary { opcode: Opcode::Select | Opcode::Bitselect, args: [c, x, y] } => {
-            let equal = || Some((y, asks_whether(body, c, FloatCC::Equal).filter(|_| zero(body, x))?));
-            zero(body, y).then(|| Some((x, asks(body, c)?))).flatten().or_else(equal)
+        InstructionData::Ternary { opcode: opcode @ (Opcode::Select | Opcode::Bitselect), args: [c, x, y] } => {
+            let equal = || Some((y, asks_whether(body, c, FloatCC::Equal).filter(|_| nothing(body, x))?));
+            let otherwise = || {
+                let reading = if opcode == Opcode::Select { Reading::Condition } else { Reading::Mask };
+                let (keeps, cuts) = if nothing(body, y) { (x, false) } else { (y, true) };
+                let cut = nothing(body, if cuts { x } else { y });
+                let (g, at_zero) = cut.then(|| zero_test(body, c, reading)).flatten()?;
+                (at_zero == cuts).then_some((keeps, g))
+            };
+            nothing(body, y).then(|| Some((x, asks(body, c)?))).flatten().or_else(equal).or_else(otherwise)
         }
-        InstructionData::Binary { opcode: Opcode::Band, args: [x, y] } => match (asks(body, y), asks(body, x)) {
-            (Some(g), _) => Some((x, g)),
-            (None, Some(g)) => Some((y, g)),
-            _ => None,
-        },
+        InstructionData::Binary { opcode: Opcode::Band, args: [x, y] } => {
+            let by = |m: Value| {
+                let test = || zero_test(body, m, Reading::Mask).filter(|t| !t.1);
+                asks(body, m).or_else(|| Some(test()?.0))
+            };
+            match (by(y), by(x)) {
+                (Some(g), _) => Some((x, g)),
+                (None, Some(g)) => Some((y, g)),
+                _ => None,
+            }
+        }
         _ => None,
     }
 }
 
-/// The float vector whose bits a value is, if it is one of those.
-fn vector(body: &ir::Function, v: Value) -> Value {
+/// The float or float vector whose bits a value is, if it is one of those.
+fn float(body: &ir::Function, v: Value) -> Value {
     match data(body, v) {
         Some(InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. })
-            if body.dfg.value_type(arg).is_vector() && body.dfg.value_type(arg).lane_type().is_float() =>
+            if body.dfg.value_type(arg).is_vector() == body.dfg.value_type(v).is_vector()
+                && body.dfg.value_type(arg).lane_type().is_float() =>
         {
             arg
         }
         _ => v,
+    }
+}
+
+/// What a scalar is, where it is the float of masked bits: those.
+fn of_bits(body: &ir::Function, inst: InstructionData) -> InstructionData {
+    match inst {
+        InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } if body.dfg.value_type(arg).is_int() => {
+            data(body, arg).unwrap_or(inst)
+        }
+        _ => inst,
     }
 }
 
@@ -208,9 +243,10 @@ impl ProductChain {
             // A choice in one lane of several has no name here.
             _ if v.lane.is_some() => None,
             _ => {
+                let inst = of_bits(body, inst);
                 if let Some((v, about)) = masked(body, &inst) {
                     self.about.push(ProductFloat::named(body, about, None));
-                    return self.follow(body, ProductFloat::named(body, v, None), g, fuel);
+                    return self.follow(body, ProductFloat::named(body, float(body, v), None), g, fuel);
                 }
                 let InstructionData::Ternary { opcode: Opcode::Select | Opcode::Bitselect, args: [c, x, y] } = inst
                 else {
@@ -301,16 +337,16 @@ impl<D: Domain> Machine<'_, D> {
     /// Where the floats of a masked product come from, if it is one and a mask cuts. `cut` is what
     /// is there otherwise.
     pub(super) fn guarded(&mut self, body: &ir::Function, inst: ir::Inst, ty: Type, cut: &Prov) -> Option<Prov> {
-        if !D::TRACKS || !(ty.is_vector() || ty.is_float()) {
+        if !D::TRACKS || !(ty.is_vector() || matches!(ty.bits(), 32 | 64)) {
             return None;
         }
         let (v, g) = masked(body, &body.dfg.insts[inst])?;
-        // The bits of a vector may be masked as integers.
-        let (of, v) = (body.dfg.value_type(g), vector(body, v));
+        // Bits may be masked as integers.
+        let (of, v) = (body.dfg.value_type(g), float(body, v));
         if body.dfg.value_type(v) != of || of.bits() != ty.bits() || !of.lane_type().is_float() {
             return None;
         }
-        let (g, ty) = (vector(body, g), of);
+        let (g, ty) = (float(body, g), of);
         let width = (ty.lane_bits() / 8) as u8;
         let g = ProductFloat::named(body, g, None);
         let mut chain = ProductChain::default();

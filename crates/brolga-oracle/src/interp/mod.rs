@@ -52,6 +52,7 @@ mod rounding;
 mod step;
 mod tasks;
 mod value;
+mod zero_tests;
 
 pub use custom::{Custom, Externs};
 pub use domain::{Domain, Event, NodeId, Plain};

@@ -11,7 +11,7 @@
 //! - [`mem2reg`], [`slots`]: variables in memory and in stack slots become values.
 //! - [`split_wide_copies`], [`reload_bits`], [`upper_halves`], [`exponent_idiom`],
 //!   [`rounding_sum`]: idioms on the bits of floats.
-//! - [`guarded`], [`pair_sincos`]: products with guards, and sines beside cosines.
+//! - [`guard_masks`], [`guarded`], [`pair_sincos`]: products with guards, and sines beside cosines.
 //! - [`induction`], [`scev`]: induction variables, and addresses as polynomials of trip counts.
 //! - [`edit`]: where new instructions go.
 
@@ -19,6 +19,7 @@ pub mod cse;
 pub(crate) mod decided;
 pub(crate) mod edit;
 pub(crate) mod exponent_idiom;
+pub(crate) mod guard_masks;
 pub(crate) mod guarded;
 pub(crate) mod induction;
 pub mod loop_simplify;

@@ -13,8 +13,11 @@
 //! ```text
 //! z = [g ≠ 0] g·t/e       ḡ += [z̄ ≠ 0] z̄·t/e
 //!                         t̄ += [z̄ ≠ 0][g ≠ 0] z̄·g/e
-//!                         ē -= [z̄ ≠ 0][g ≠ 0] z̄·z/e
+//!                         ē -= [z̄ ≠ 0][g ≠ 0] z̄·(g·t/e)/e
 //! ```
+//!
+//! The last line does not read `z`. That may come from the tape, as a number in which a derivation
+//! of this rule's output would not find `g`: the mask on `g` would be a branch, of slope zero.
 //!
 //! **Cost.** In the run a product of the other factors and a mask for each factor.
 
@@ -81,31 +84,52 @@ fn gated(cx: &mut StmtCx<'_, '_, '_>, p: &Product, ct: Val, ty: Type) -> Val {
 fn scaled(cx: &mut StmtCx<'_, '_, '_>, p: &Product, z: ir::Value, ct: Val, part: ProductPart) -> Val {
     let ty = cx.ty(z);
     let mut strong: Vec<ir::Value> = p.strong.to_vec();
-    let factors: Vec<(Arith, ir::Value)> = match part {
+    let factors: Vec<(Arith, Val)> = match part {
         ProductPart::Times(index) => {
             // A factor that is there twice is one of the others, too.
             if p.times.iter().filter(|&&x| x == p.times[index]).count() == 1 {
                 strong.retain(|s| *s != p.times[index]);
             }
             let others = p.times.iter().enumerate().filter(|&(k, _)| k != index).map(|(_, &x)| (Arith::Fmul, x));
-            p.over.iter().map(|&x| (Arith::Fdiv, x)).chain(others).collect()
+            p.over.iter().map(|&x| (Arith::Fdiv, x)).chain(others).map(|(op, x)| (op, Val::Primal(x))).collect()
         }
-        ProductPart::Over(index) => vec![(Arith::Fmul, z), (Arith::Fdiv, p.over[index])],
+        ProductPart::Over(index) => {
+            vec![(Arith::Fmul, whole(cx, p, ty)), (Arith::Fdiv, Val::Primal(p.over[index]))]
+        }
     };
     let mut by = ct;
     for (op, x) in &factors {
-        by = cx.arith(op.clone(), &[by, Val::Primal(*x)], ty);
+        by = cx.arith(op.clone(), &[by, *x], ty);
     }
-    if matches!(part, ProductPart::Over(_)) || p.neg {
+    if matches!(part, ProductPart::Over(_)) != p.neg {
         by = cx.arith(Arith::Fneg, &[by], ty);
     }
     if cx.facts().roots.holds(z) {
         let one = cx.constant(1.0, ty);
-        let factor = factors.iter().fold(one, |f, (op, x)| cx.arith(op.clone(), &[f, Val::Primal(*x)], ty));
+        let factor = factors.iter().fold(one, |f, (op, x)| cx.arith(op.clone(), &[f, *x], ty));
         by = cx.unless_at_root(ct, factor, by, ty);
     }
     for s in strong {
         by = cx.strong(Val::Primal(s), by, ty, None);
     }
     cx.strong(ct, by, ty, None)
+}
+
+/// The product itself, but for its sign, of its factors: a derivation of what comes out has to see
+/// those that are strong. The result, which the tape may hold, is a number without factors.
+fn whole(cx: &mut StmtCx<'_, '_, '_>, p: &Product, ty: Type) -> Val {
+    let mut over = p.over.iter();
+    let mut so_far: Option<Val> = None;
+    for &x in &p.times {
+        so_far = Some(match so_far {
+            Some(y) => cx.arith(Arith::Fmul, &[y, Val::Primal(x)], ty),
+            None => Val::Primal(x),
+        });
+        // By turns, so that neither half overflows alone.
+        if let Some((y, &e)) = so_far.zip(over.next()) {
+            so_far = Some(cx.arith(Arith::Fdiv, &[y, Val::Primal(e)], ty));
+        }
+    }
+    let first = so_far.expect("a product has a numerator");
+    over.fold(first, |y, &e| cx.arith(Arith::Fdiv, &[y, Val::Primal(e)], ty))
 }

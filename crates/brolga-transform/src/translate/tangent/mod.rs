@@ -29,11 +29,11 @@
 //! **Source.** Tangent-linear mode (Griewank and Walther, 2008, chapter 3); Enzyme's forward mode.
 
 use brolga_analysis::CalleeKind;
+use brolga_ir::Diagnostic;
 use brolga_ir::inst::Arith;
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, types};
 
-use crate::batch::no_batch;
 use crate::translate::rules::fragments::is_computed;
 use crate::translate::rules::{memory, products};
 use crate::translate::stmt::Cx;
@@ -70,7 +70,9 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     if let Some(product) = facts.products.get(&inst) {
         let z = cx.results()[0];
         if facts.is_active(z) && facts.options.taylor {
-            cx.problem(no_batch("a product of a derivative that is derived again"));
+            let what = "a product with a guard (`x ≠ 0 ? x·y : 0`) has no Taylor coefficients";
+            let help = "ask for tangents of tangents instead, by name (`%f__tangent__tangent`), or for Hessians";
+            cx.problem(Diagnostic::new("AD0180", what).help(help));
         } else if facts.is_active(z) {
             let by = products::tangent(&mut cx, product);
             define(&mut cx, z, by);
