@@ -18,7 +18,8 @@
 //! - no integer operation that a dominating one of the same loop has done already
 //!   ([`crate::primal::cse`]);
 //! - no copy of 16 bytes through a register with unknown contents
-//!   ([`crate::primal::split_wide_copies`]), and no float in one of which pieces are taken
+//!   ([`crate::primal::split_wide_copies`]), no word taken out of one as it was put in
+//!   ([`crate::primal::wide_words`]), and no float in one of which pieces are taken
 //!   ([`crate::primal::reload_bits`]);
 //! - where a constant comes off a sum that may have rounded, a question how large it is
 //!   ([`crate::primal::rounding_sum`]);
@@ -72,6 +73,7 @@ use crate::primal::reload_bits::reload_bits;
 use crate::primal::rounding_sum::rounding_sum;
 use crate::primal::split_wide_copies::split_wide_copies;
 use crate::primal::upper_halves::upper_halves;
+use crate::primal::wide_words::wide_words;
 use brolga_clif::simplify_cfg::{join, resolve_aliases};
 
 /// A normalised function.
@@ -122,6 +124,7 @@ const PASSES: &[PrimalPass] = &[
     PrimalPass { switch: None, run: |f, _| shifts_within(f) },
     PrimalPass { switch: None, run: |f, cx| say_byte_order(f, cx.isa) },
     PrimalPass { switch: None, run: |f, _| split_wide_copies(f) },
+    PrimalPass { switch: None, run: |f, _| wide_words(f) },
     PrimalPass { switch: None, run: |f, _| reload_bits(f) },
     PrimalPass { switch: None, run: |f, cx| mem2reg(f, cx.callees) },
     PrimalPass { switch: None, run: |f, _| upper_halves(f) },
