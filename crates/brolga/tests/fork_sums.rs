@@ -2,7 +2,8 @@
 //! the fork that they are of, also where tasks have run on the tape of what forks.
 //!
 //! Seen to fail: a fork's own extents up to those of the next fork, which reached back; sums of a
-//! page that went to the first object around which it lies.
+//! page that went to the first object around which it lies; a strand's part of a stack that reached
+//! up into that of a strand on the same thread.
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Mode, Request};
@@ -236,4 +237,116 @@ fn bits_do_not_depend_on_where_shadows_lie() {
         });
         assert!(bits.iter().all(|b| *b == bits[0]), "{mode:?}: {bits:x?}");
     }
+}
+
+/// Tasks in tasks read an array in a slot of the root: the inner ones an element of their own and
+/// then all of it, the outer ones its first element.
+const IN_SLOT: &str = "function %inner(i64, i64, i64) -> f64 {
+    fn0 = %sin(f64) -> f64
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = load.i64 v0
+    v4 = iconst.i64 0
+    v5 = iconst.i64 4
+    v6 = iconst.i64 3
+    v7 = iconst.i64 1
+    v8 = f64const 0.0
+    jump block1(v1, v8)
+block1(v10: i64, v11: f64):
+    v12 = icmp slt v10, v2
+    brif v12, block2, block3
+block2:
+    v13 = ishl v10, v6
+    v14 = iadd v3, v13
+    v15 = load.f64 v14
+    v16 = f64const 0x1.2p-2
+    v17 = fmul v15, v16
+    v18 = fadd v11, v17
+    v19 = iadd v10, v7
+    jump block1(v19, v18)
+block3:
+    v20 = load.i64 v0
+    jump block4(v4, v11)
+block4(v21: i64, v22: f64):
+    v23 = ishl v21, v6
+    v24 = iadd v20, v23
+    v25 = load.f64 v24
+    v26 = call fn0(v25)
+    v27 = fadd v22, v26
+    v28 = iadd v21, v7
+    v29 = icmp ult v28, v5
+    brif v29, block4(v28, v27), block5(v27)
+block5(v30: f64):
+    return v30
+}
+function %outer(i64, i64, i64) -> f64 {
+    ss0 = explicit_slot 8, align = 8
+    fn1 = %inner(i64, i64, i64) -> f64
+    fn2 = %brolga_par_reduce_f64(i64, i64, i64, i64, i64) -> f64
+block0(v0: i64, v1: i64, v2: i64):
+    v3 = func_addr.i64 fn1
+    v4 = iconst.i64 0
+    v5 = iconst.i64 4
+    v6 = iconst.i64 1
+    v7 = iconst.i64 2
+    v30 = load.i64 v0
+    v32 = load.f64 v30
+    v31 = stack_addr.i64 ss0
+    store v30, v31
+    v8 = f64const 0.0
+    jump block1(v4, v8)
+block1(v10: i64, v11: f64):
+    v12 = call fn2(v3, v31, v4, v5, v6)
+    v13 = fadd v11, v12
+    v14 = iadd v10, v6
+    v15 = icmp ult v14, v7
+    brif v15, block1(v14, v13), block2(v13)
+block2(v16: f64):
+    return v16
+}
+function %f(i64) -> f64 {
+    ss0 = explicit_slot 8, align = 8
+    ss1 = explicit_slot 32, align = 8
+    fn1 = %outer(i64, i64, i64) -> f64
+    fn2 = %brolga_par_reduce_f64(i64, i64, i64, i64, i64) -> f64
+block0(v0: i64):
+    v1 = stack_addr.i64 ss0
+    v50 = stack_addr.i64 ss1
+    v51 = load.f64 v0
+    v52 = load.f64 v0+8
+    v53 = load.f64 v0+16
+    v54 = load.f64 v0+24
+    store v51, v50
+    store v52, v50+8
+    store v53, v50+16
+    store v54, v50+24
+    store v50, v1
+    v3 = func_addr.i64 fn1
+    v4 = iconst.i64 0
+    v5 = iconst.i64 4
+    v6 = iconst.i64 1
+    v7 = iconst.i64 2
+    v8 = f64const 0.0
+    jump block1(v4, v8)
+block1(v10: i64, v11: f64):
+    v12 = call fn2(v3, v1, v4, v5, v7)
+    v13 = fadd v11, v12
+    v14 = iadd v10, v6
+    v15 = icmp ult v14, v7
+    brif v15, block1(v14, v13), block2(v13)
+block2(v16: f64):
+    return v16
+}";
+
+#[test]
+fn bits_do_not_depend_on_whose_stack_is_on_the_same_thread() {
+    let program = program(IN_SLOT);
+    let of_threads = [1, 2, 3, 7].map(|threads| {
+        let rule = rule(&program, "f", &options(Mode::Gradient, threads));
+        let at = |k: u32| {
+            let cells = [0.33, -1.3, 3.3, 0.73].map(|x| x + 0.01 * f64::from(k));
+            outcome(&rule, &cells, &[], Mode::Gradient, true).expect("it runs")
+        };
+        (0..12).map(at).collect::<Vec<_>>()
+    });
+    assert!(of_threads.iter().all(|found| *found == of_threads[0]));
 }

@@ -4,8 +4,10 @@
 //! - [`contents`]: what memory behind a pointer holds.
 //! - [`wasm_addresses`]: which integer parameters are places in an instance's memory.
 //! - [`punned_evidence`]: what one function does to places that hold pointers and floats in time.
+//! - `wide_pointers`: addresses that go through wider values, and through floats.
 
 pub mod contents;
 pub mod pointers;
 pub mod punned_evidence;
 pub mod wasm_addresses;
+mod wide_pointers;

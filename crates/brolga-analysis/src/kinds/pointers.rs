@@ -33,6 +33,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::cfg::Cfg;
+use crate::kinds::wide_pointers::{is_wide, may_be_in, put_in, taken_from};
 use crate::memory::reaching_store::last_store;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::cell_of;
@@ -82,6 +83,8 @@ pub enum RootKind {
 pub struct Pointers {
     /// Values used as addresses.
     pub address: EntitySet<ir::Value>,
+    /// Wider values, and floats, of which addresses are made.
+    pub wide_address: EntitySet<ir::Value>,
     /// Delta of each value.
     pub delta: SecondaryMap<ir::Value, Delta>,
     /// All roots.
@@ -123,7 +126,8 @@ pub struct PointerInput<'a> {
     pub bits: EntitySet<ir::Value>,
 }
 
-/// How likely a value is the base of an address: 2 surely a pointer, 1 perhaps, 0 not.
+/// How likely a value is the base of an address: 3 surely a pointer, 2 perhaps, 1 only if nothing
+/// else is (what is taken out of a wider value), 0 not.
 fn rank(cx: &PointerInput<'_>, v: ir::Value) -> u32 {
     ranked(cx, v, 0, &mut HashMap::default())
 }
@@ -144,23 +148,23 @@ fn look_at(cx: &PointerInput<'_>, v: ir::Value, depth: u32, known: &mut HashMap<
         return 0;
     }
     if depth > 16 {
-        return 1;
+        return 2;
     }
     match func.dfg.value_def(v) {
         ValueDef::Param(b, i) => {
             if func.layout.entry_block() == Some(b) {
-                return if matches!(cx.params.get(i), Some(ParamMode::Dup { sure: true, .. })) { 2 } else { 1 };
+                return if matches!(cx.params.get(i), Some(ParamMode::Dup { sure: true, .. })) { 3 } else { 2 };
             }
             // The likeliest of what flows in; a cycle adds nothing.
             let arg = cx.cfg.incoming(b, i).find(|&a| a != v);
-            arg.map_or(0, |a| ranked(cx, a, depth + 4, known).min(2))
+            arg.map_or(0, |a| ranked(cx, a, depth + 4, known))
         }
         ValueDef::Result(inst, _) => match func.dfg.insts[inst].opcode() {
-            Opcode::StackAddr | Opcode::SymbolValue => 2,
-            Opcode::Load | Opcode::AtomicLoad => 1,
+            Opcode::StackAddr | Opcode::SymbolValue => 3,
+            Opcode::Load | Opcode::AtomicLoad => 2,
             Opcode::Call | Opcode::CallIndirect => match CalleeKind::of(cx.program, func, inst) {
-                Some(CalleeKind::Known(r)) if matches!(r.kind, MathKind::Memory(_)) => 2,
-                _ => 1,
+                Some(CalleeKind::Known(r)) if matches!(r.kind, MathKind::Memory(_)) => 3,
+                _ => 2,
             },
             Opcode::Iadd | Opcode::Isub | Opcode::Band | Opcode::Bor | Opcode::UaddOverflowTrap => {
                 func.dfg.inst_args(inst).iter().map(|&a| ranked(cx, a, depth + 1, known)).max().unwrap_or(0)
@@ -169,8 +173,8 @@ fn look_at(cx: &PointerInput<'_>, v: ir::Value, depth: u32, known: &mut HashMap<
                 let a = func.dfg.inst_args(inst);
                 ranked(cx, a[1], depth + 1, known).max(ranked(cx, a[2], depth + 1, known))
             }
-            Opcode::GetFramePointer | Opcode::GetStackPointer => 1,
-            _ => 0,
+            Opcode::GetFramePointer | Opcode::GetStackPointer => 2,
+            _ => u32::from(taken_from(func, inst).is_some()),
         },
         ValueDef::Union(..) => 0,
     }
@@ -261,7 +265,9 @@ fn follow_deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
 fn follow_addresses(cx: &PointerInput<'_>, p: &mut Pointers, mut work: Vec<ir::Value>) {
     let func = cx.func;
     while let Some(v) = work.pop() {
-        if func.dfg.value_type(v) != types::I64 || !p.address.insert(v) {
+        let ty = func.dfg.value_type(v);
+        let is_new = if is_wide(ty) { p.wide_address.insert(v) } else { ty == types::I64 && p.address.insert(v) };
+        if !is_new {
             continue;
         }
         match func.dfg.value_def(v) {
@@ -273,6 +279,7 @@ fn follow_addresses(cx: &PointerInput<'_>, p: &mut Pointers, mut work: Vec<ir::V
             ValueDef::Result(inst, _) => {
                 let args = func.dfg.inst_args(inst);
                 match func.dfg.insts[inst].opcode() {
+                    _ if is_wide(ty) => work.extend(put_in(func, inst)),
                     Opcode::Iadd | Opcode::UaddOverflowTrap | Opcode::Band | Opcode::Bor => {
                         let (r0, r1) = (rank(cx, args[0]), rank(cx, args[1]));
                         if r0 >= r1 && r0 > 0 {
@@ -295,7 +302,7 @@ fn follow_addresses(cx: &PointerInput<'_>, p: &mut Pointers, mut work: Vec<ir::V
                             work.push(func.dfg.inst_args(found.store)[0]);
                         }
                     }
-                    _ => {}
+                    _ => work.extend(taken_from(func, inst)),
                 }
             }
             ValueDef::Union(..) => {}
@@ -315,6 +322,8 @@ fn deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
                 }
                 Delta::Root(v)
             }
+            // A caller cannot say where the shadow is.
+            _ if p.wide_address.contains(v) => Delta::Lost,
             _ => Delta::None,
         };
     }
@@ -326,6 +335,9 @@ fn deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
         for &b in &cx.cfg.blocks {
             if b != entry {
                 for (i, &v) in func.dfg.block_params(b).iter().enumerate() {
+                    if is_wide(func.dfg.value_type(v)) && cx.cfg.incoming(b, i).any(|a| p.delta[a] == Delta::Lost) {
+                        changed |= set(p, v, Delta::Lost);
+                    }
                     if func.dfg.value_type(v) != types::I64 || p.delta[v] == Delta::Lost || p.delta[v] == Delta::Root(v)
                     {
                         continue;
@@ -348,7 +360,11 @@ fn deltas(cx: &PointerInput<'_>, p: &mut Pointers) {
             for &inst in cx.cfg.insts(b) {
                 for (k, &v) in func.dfg.inst_results(inst).iter().enumerate() {
                     if func.dfg.value_type(v) != types::I64 {
-                        p.delta[v] = Delta::None;
+                        let is_wide = is_wide(func.dfg.value_type(v));
+                        let of_pointer = |a: ir::Value| matches!(p.delta[a], Delta::Root(_) | Delta::Lost);
+                        let lost = is_wide && may_be_in(func, inst, v, p.wide_address.contains(v), of_pointer);
+                        let d = if lost { Delta::Lost } else { Delta::None };
+                        changed |= set(p, v, d);
                         continue;
                     }
                     let d = transfer(cx, p, inst, k, v, &mut slot_root, &mut data_root);

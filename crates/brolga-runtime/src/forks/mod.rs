@@ -113,8 +113,10 @@ pub(crate) struct Forks<S> {
     pub(crate) instance: Option<SharedInstance>,
     /// Deltas of data objects while a pullback runs.
     pub(crate) data: Vec<i64>,
-    /// The stack of the thread that has forked.
+    /// Where on the stack of the thread that has forked its own frames are.
     pub(crate) stack: Range<usize>,
+    /// Where the stack was when this strand's task was entered.
+    pub(crate) entered: Option<usize>,
     /// There was no memory for pending sums.
     pub(crate) lacking: bool,
     /// Of a debug run: executed instructions that are not on the longest way to here.
@@ -218,6 +220,7 @@ impl<S> Default for Forks<S> {
             instance: None,
             data: Vec::new(),
             stack: 0..0,
+            entered: None,
             lacking: false,
             beside: 0,
         }

@@ -205,11 +205,35 @@ impl Segment {
         ForkEnd::Done
     }
 
-    /// Stack slots of what has forked may be shadows that tasks share.
+    /// Stack slots of what has forked may be shadows that tasks share. What lies above where this
+    /// strand was entered is of strands that wait for it, if they are on the same thread.
     fn note_stack(&mut self) {
         let here = std::ptr::from_ref(&self) as usize;
         let stack = stack::around_here().filter(|stack| stack.contains(&here));
-        self.forks.stack = stack.map_or(0..0, |stack| here..stack.end);
+        self.forks.stack = stack.map_or(0..0, |stack| {
+            let entered = self.forks.entered.filter(|entered| (here..stack.end).contains(entered));
+            here..entered.unwrap_or(stack.end)
+        });
+    }
+
+    /// The stack of a strand that waits for this one in which a shadow lies. Which objects there
+    /// are must not depend on which of them share a thread: the outermost has forked first, and
+    /// what others knew of the same place may be of another fork.
+    fn stack_around(&self, shadow: usize) -> Option<Range<usize>> {
+        let (mut found, mut strand) = (None, self.forks.parent);
+        while let Some(at) = strand {
+            // SAFETY: a strand that waits for others is there, and does not change.
+            let waiting = unsafe { &*at };
+            // What the caller has declared may lie on its stack.
+            if waiting.declared_around(shadow).is_some() {
+                return None;
+            }
+            if waiting.forks.stack.contains(&shadow) {
+                found = Some(waiting.forks.stack.clone());
+            }
+            strand = waiting.forks.parent;
+        }
+        found
     }
 
     /// The delta of pending sums, for a record. Without memory for them, the fork fails.
@@ -247,14 +271,19 @@ impl Segment {
         self.lead_data_by_strand();
     }
 
-    /// What is known of a shadow's surroundings beside tapes and heap blocks.
+    /// What is known of a shadow's surroundings beside tapes, heap blocks and stacks.
     pub(crate) fn known_shadow(&self, shadow: usize) -> Option<Range<usize>> {
+        let of_data = || self.global_shadows().ranges().find(|r| r.contains(&shadow));
+        self.declared_around(shadow).or_else(of_data)
+    }
+
+    /// What the caller has declared, if a shadow lies in it.
+    fn declared_around(&self, shadow: usize) -> Option<Range<usize>> {
         let declared = self.declared.iter().filter(|d| d.shadow != 0).filter_map(|d| {
             let from = d.shadow as usize;
             Some(from..from.checked_add(usize::try_from(d.len?).ok()?)?)
         });
-        let stack = self.forks.stack.clone();
-        declared.chain([stack]).chain(self.global_shadows().ranges()).find(|r| r.contains(&shadow))
+        { declared }.find(|r| r.contains(&shadow))
     }
 
     /// Tasks one after the other, on this segment. Forward, all run, also behind one that traps.
@@ -322,6 +351,11 @@ impl Segment {
     /// As for [`Self::fork`].
     unsafe fn pass(&mut self, entry: Entry, words: &[u64], task: Option<usize>, code: &CodeRanges) {
         let seg: *mut Segment = self;
+        let here = std::ptr::from_ref(&task) as usize;
+        let before = self.forks.entered;
+        if self.forks.parent.is_some() {
+            self.forks.entered = before.or(Some(here));
+        }
         // Generated code reads them first. A fork within has its own behind them.
         let args = &mut self.forks.args;
         let from = args.len();
@@ -332,6 +366,7 @@ impl Segment {
         // SAFETY: our contract; the code is that of the run, of which all frames may be abandoned.
         let done = unsafe { traps::call_guarded(entry, given.cast(), code) };
         self.forks.args.truncate(from);
+        self.forks.entered = before;
         // A fork within has noted what has stopped its task.
         self.forks.failed = done.err().map(|trap| self.forks.trap.take().unwrap_or(trap));
     }
@@ -518,10 +553,16 @@ impl Segment {
 
     /// The number of the object of a shadow that this strand does not own.
     fn pending_object(&mut self, shadow: usize) -> Option<usize> {
-        let known = self.forks.pending.of_object(shadow);
+        // Where a stack was in an earlier fork, there may be another one now.
+        let stack = self.stack_around(shadow);
+        let known = match &stack {
+            Some(stack) => self.forks.pending.objects.iter().position(|o| o.extent() == *stack),
+            None => self.forks.pending.of_object(shadow),
+        };
         known.or_else(|| {
             let instance = self.forks.instance.clone().filter(|i| i.shadow.contains(&shadow));
-            let extent = instance.as_ref().map(|i| i.shadow.clone()).or_else(|| self.object_around(shadow))?;
+            let extent = instance.as_ref().map(|i| i.shadow.clone());
+            let extent = extent.or(stack).or_else(|| self.object_around(shadow))?;
             let made = self.forks.pending.make(extent, instance).ok()?;
             let object = &self.forks.pending.objects[made];
             self.pieces.sums.push((object.place(), object.distance()));

@@ -9,8 +9,9 @@
 //! - [`loop_simplify`]: one preheader, one latch and a counter for each loop.
 //! - [`cse`]: integer operations that a loop level computes twice.
 //! - [`mem2reg`], [`slots`]: variables in memory and in stack slots become values.
-//! - [`split_wide_copies`], [`reload_bits`], [`upper_halves`], [`exponent_idiom`],
-//!   [`rounding_sum`]: idioms on the bits of floats.
+//! - [`split_wide_copies`], [`wide_words`]: words that go through wider values.
+//! - [`reload_bits`], [`upper_halves`], [`exponent_idiom`], [`rounding_sum`]: idioms on the bits of
+//!   floats.
 //! - [`guard_masks`], [`guarded`], [`pair_sincos`]: products with guards, and sines beside cosines.
 //! - [`induction`], [`scev`]: induction variables, and addresses as polynomials of trip counts.
 //! - [`edit`]: where new instructions go.
@@ -32,3 +33,4 @@ pub mod scev;
 pub mod slots;
 pub(crate) mod split_wide_copies;
 pub mod upper_halves;
+pub(crate) mod wide_words;

@@ -18,7 +18,8 @@
 //! - no integer operation that a dominating one of the same loop has done already
 //!   ([`crate::primal::cse`]);
 //! - no copy of 16 bytes through a register with unknown contents
-//!   ([`crate::primal::split_wide_copies`]), and no float in one of which pieces are taken
+//!   ([`crate::primal::split_wide_copies`]), no word taken out of one as it was put in
+//!   ([`crate::primal::wide_words`]), and no float in one of which pieces are taken
 //!   ([`crate::primal::reload_bits`]);
 //! - where a constant comes off a sum that may have rounded, a question how large it is
 //!   ([`crate::primal::rounding_sum`]);
@@ -73,6 +74,7 @@ use crate::primal::reload_bits::reload_bits;
 use crate::primal::rounding_sum::rounding_sum;
 use crate::primal::split_wide_copies::split_wide_copies;
 use crate::primal::upper_halves::upper_halves;
+use crate::primal::wide_words::wide_words;
 use brolga_clif::simplify_cfg::{join, resolve_aliases};
 
 /// A normalised function.
@@ -137,6 +139,11 @@ const PASSES: &[PrimalPass] = &[
         name: "split_wide_copies",
         runs: Runs::Always("copies of 16 bytes move floats"),
         run: |f, _| split_wide_copies(f),
+    },
+    ListedPass {
+        name: "wide_words",
+        runs: Runs::Always("addresses and floats are words of their own"),
+        run: |f, _| wide_words(f),
     },
     ListedPass {
         name: "reload_bits",
