@@ -247,7 +247,8 @@ fn elementary(m: &mut Rules) {
     def!(m, "cbrt", x => z: over(3.0 * (z * z)));
     def!(m, "hypot", x, y => z: times(z.eq(0.0).select(0.0, x / z)).bounded(), times(z.eq(0.0).select(0.0, y / z)).bounded());
 
-    // (x - z)/y is the integer that was subtracted, but for rounding; x/y rounded may be off by one.
+    // (x - z)/y is the integer that was subtracted, but for rounding; x/y rounded may be off by
+    // one.
     def!(m, "fmod", x, y => z: ONE, -times(((x - z) / y).nearest()));
     def!(m, "remainder", x, y => z: ONE, -times(((x - z) / y).nearest()));
     def!(m, "drem", x, y => z: ONE, -times(((x - z) / y).nearest()));

@@ -326,6 +326,7 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
             ("marks", &[]),
             ("pure", &[]),
             ("shape", &[]),
+            ("linear", &[]),
             ("inverse", &["linear", "map", "shape"]),
             ("verified", &["map"]),
             ("simplify_cfg", &["map", "pure"]),

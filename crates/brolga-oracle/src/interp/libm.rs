@@ -239,8 +239,8 @@ fn pow<R: Real>(x: R, y: R) -> [Option<R>; 3] {
     // x^(y-1) as a function of both.
     let power = |e: f64| p.powf(e);
     let dx = if q == 0.0 {
-        // Also for x = 0 and x = NaN, since pow(x, 0) is 1 for every x. Along y it varies as 1/x; at
-        // x = 0 there is a jump, and below there are powers for whole exponents only.
+        // Also for x = 0 and x = NaN, since pow(x, 0) is 1 for every x. Along y it varies as 1/x;
+        // at x = 0 there is a jump, and below there are powers for whole exponents only.
         y.chain(
             0.0,
             match p {
