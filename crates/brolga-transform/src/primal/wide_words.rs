@@ -120,7 +120,7 @@ fn word(func: &ir::Function, v: ir::Value, k: u8, steps: u32) -> Option<Word> {
         InstructionData::Shuffle { args, imm, .. } => {
             let bytes = &func.dfg.immediates[imm].as_slice()[usize::from(k) * 8..][..8];
             let first = bytes[0];
-            let is_moved = first % 8 == 0 && first < 32 && (first..).zip(bytes).all(|(at, &b)| at == b);
+            let is_moved = first.is_multiple_of(8) && first < 32 && (first..).zip(bytes).all(|(at, &b)| at == b);
             is_moved.then(|| word(func, args[usize::from(first / 16)], first % 16 / 8, steps + 1))?
         }
         _ => None,
