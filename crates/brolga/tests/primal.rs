@@ -1,7 +1,7 @@
 //! The primal is compiled when it is called, into the module of its derivative.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Program, Request};
+use brolga::{Arg, ArgActivity, DerivedRule, Error, Mode, Options, Primal, Program, Request};
 use brolga_testing::program;
 
 fn rule(p: &Program, func: &str, args: &[ArgActivity], mode: Mode) -> DerivedRule {
@@ -197,4 +197,30 @@ block0(v0: i64, v1: f64):
     let found = unsafe { rule.gradient(&args, &[float(1.0)], &mut results, &mut cotangents) }.err();
     let Some(Error::Trap(trap)) = found else { panic!("{found:?}") };
     assert_eq!(trap.code, "unknown_callee");
+}
+
+/// A task that returns something, which no task does.
+const NO_TASK: &str = "
+function %task(i64) -> f64 {
+block0(v0: i64):
+    v1 = load.f64 v0
+    return v1
+}
+function %f(i64) {
+    fn0 = %task(i64) -> f64
+    fn1 = %brolga_par_join(i64, i64, i64, i64)
+block0(v0: i64):
+    v1 = func_addr.i64 fn0
+    call fn1(v1, v0, v1, v0)
+    return
+}";
+
+#[test]
+fn a_fork_that_is_none_is_refused_where_it_is() {
+    let program = program(NO_TASK);
+    let f = program.func("f").expect("it is defined");
+    let Err(Error::Diagnostics(found)) = Primal::new(&program, &[f], &Options::default()) else { panic!("it is none") };
+    let found = &found.0[0];
+    assert_eq!((found.code, found.function.as_str()), ("AD0191", "f"), "{found:?}");
+    assert!(found.inst.is_some() && found.help.iter().any(|h| h.contains("(i64)")), "{found:?}");
 }

@@ -13,7 +13,8 @@
 //! v8 = extractlane v7, 1       v8 is v0
 //! ```
 //!
-//! What goes through a block parameter, or through arithmetic, stays as it is.
+//! What goes through a block parameter, or through arithmetic, stays as it is, and so do bits of
+//! floats.
 //!
 //! **Cost.** A walk over the instructions; for each that takes a word out of a wide value, as many
 //! steps as lanes were put into it, sixteen at most.
@@ -37,7 +38,7 @@ pub fn wide_words(func: &mut ir::Function) {
     let insts: Vec<ir::Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
     let mut changed = false;
     for inst in insts {
-        let Some(words) = taken_out(func, inst) else { continue };
+        let Some(words) = taken_out(func, inst).filter(|w| !w.iter().any(|w| is_of_float(func, *w))) else { continue };
         let results = func.dfg.inst_results(inst).to_vec();
         let words: Vec<ir::Value> = words
             .into_iter()
@@ -78,6 +79,13 @@ fn taken_out(func: &ir::Function, inst: ir::Inst) -> Option<Vec<WideWord>> {
     }
 }
 
+/// Whether a word is the bits of a float, which is no pointer. Analyses of bits follow it.
+fn is_of_float(func: &ir::Function, word: Word) -> bool {
+    let Word::Is(v) = word else { return false };
+    let made = func.dfg.value_def(v).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Bitcast);
+    made.is_some_and(|i| func.dfg.value_type(func.dfg.inst_args(i)[0]).lane_type().is_float())
+}
+
 /// Steps that are taken to find a word.
 const MOST_STEPS: u32 = 16;
 
@@ -112,7 +120,7 @@ fn word(func: &ir::Function, v: ir::Value, k: u8, steps: u32) -> Option<WideWord
         InstructionData::Shuffle { args, imm, .. } => {
             let bytes = &func.dfg.immediates[imm].as_slice()[usize::from(k) * 8..][..8];
             let first = bytes[0];
-            let is_moved = first % 8 == 0 && first < 32 && (first..).zip(bytes).all(|(at, &b)| at == b);
+            let is_moved = first.is_multiple_of(8) && first < 32 && (first..).zip(bytes).all(|(at, &b)| at == b);
             is_moved.then(|| word(func, args[usize::from(first / 16)], first % 16 / 8, steps + 1))?
         }
         _ => None,

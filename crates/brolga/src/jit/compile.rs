@@ -16,8 +16,8 @@
 //! is the second derivative of a program that [asks for addresses](super::tiers): the symbols of
 //! derived functions then mean those of the second.
 //!
-//! **Errors.** A symbol that is no data object (AD0151), a function that nothing defines (AD0152),
-//! and a call of a data object (AD0153).
+//! **Errors.** A symbol that is no data object (AD0151), a function that nothing defines (AD0152; a
+//! fork or a loop that is none, AD0191), and a call of a data object (AD0153).
 //!
 //! **Cost.** One compilation of each function ([`codegen`]). A derived function is looked at once
 //! more, to see whether Cranelift's mid-end would do it good. The code stays until the module is
@@ -29,7 +29,7 @@ use brolga_analysis::calls::summarise::reachable;
 use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::names::Names;
 use brolga_ir::program::{functions_used, symbol_of, symbols_used};
-use brolga_ir::{Diagnostic, Diagnostics, Effort, FuncKey, Options, Program};
+use brolga_ir::{Diagnostic, Diagnostics, Effort, FuncKey, Options, Program, intrinsics};
 use brolga_rules::OF_C;
 use brolga_transform::Derivation;
 use brolga_transform::clif::entry_thunk::entry_signature;
@@ -209,6 +209,9 @@ impl<'p> Builder<'p> {
         };
         let host = self.program.func(symbol).is_some_and(|k| self.program.funcs[k].host.is_some());
         if !host && runtime_symbol(symbol).is_none() {
+            if let Some(d) = self.misuse(symbol) {
+                return Err(Diagnostics::from(d).into());
+            }
             let help = match symbol.starts_with("brolga_") {
                 true => {
                     "derive the function that calls the derivative: floats that are moved in pieces need a run's account"
@@ -224,6 +227,24 @@ impl<'p> Builder<'p> {
             self.linked.module.declare_function(symbol, Linkage::Import, sig).map_err(|e| internal("import", &e))?;
         self.linked.targets.insert(symbol.to_owned(), CompileTarget::Func(id));
         Ok(CompileTarget::Func(id))
+    }
+
+    /// A call in the program of what would stand for a driver, if it were called in another way.
+    fn misuse(&self, symbol: &str) -> Option<Diagnostic> {
+        let bodies = self.program.funcs.iter().filter_map(|(key, f)| Some((key, f.body.as_ref()?)));
+        bodies.filter(|_| intrinsics::is_intrinsic(symbol)).find_map(|(key, body)| {
+            let calls = body.layout.blocks().flat_map(|b| body.layout.block_insts(b));
+            let ((message, help), call) = { calls }.find_map(|i| {
+                let is_meant = match body.dfg.insts[i] {
+                    ir::InstructionData::Call { func_ref, .. } => {
+                        symbol_of(body, &body.dfg.ext_funcs[func_ref].name) == symbol
+                    }
+                    _ => false,
+                };
+                Some((intrinsics::why_not(body, i).filter(|_| is_meant)?, i))
+            })?;
+            Some(Diagnostic::new("AD0191", message).at(self.program, key, call).help(help))
+        })
     }
 
     /// A function whose external names are symbols (in the spelling of `names`, if there is one),
