@@ -80,8 +80,8 @@ fn taken_out(func: &ir::Function, inst: ir::Inst) -> Option<Vec<WideWord>> {
 }
 
 /// Whether a word is the bits of a float, which is no pointer. Analyses of bits follow it.
-fn is_of_float(func: &ir::Function, word: Word) -> bool {
-    let Word::Is(v) = word else { return false };
+fn is_of_float(func: &ir::Function, word: WideWord) -> bool {
+    let WideWord::Is(v) = word else { return false };
     let made = func.dfg.value_def(v).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Bitcast);
     made.is_some_and(|i| func.dfg.value_type(func.dfg.inst_args(i)[0]).lane_type().is_float())
 }
