@@ -26,7 +26,7 @@ use crate::primal::split_wide_copies::little;
 
 /// A word of a wide value.
 #[derive(Clone, Copy)]
-enum Word {
+enum WideWord {
     /// This one.
     Is(ir::Value),
     /// All of its bits are zero.
@@ -43,8 +43,8 @@ pub fn wide_words(func: &mut ir::Function) {
         let words: Vec<ir::Value> = words
             .into_iter()
             .map(|word| match word {
-                Word::Is(v) => v,
-                Word::Zero => before(func, inst).ins().iconst(types::I64, 0),
+                WideWord::Is(v) => v,
+                WideWord::Zero => before(func, inst).ins().iconst(types::I64, 0),
             })
             .collect();
         func.dfg.clear_results(inst);
@@ -60,7 +60,7 @@ pub fn wide_words(func: &mut ir::Function) {
 }
 
 /// What the results of an instruction are, if it takes words out of a wide value and all are known.
-fn taken_out(func: &ir::Function, inst: ir::Inst) -> Option<Vec<Word>> {
+fn taken_out(func: &ir::Function, inst: ir::Inst) -> Option<Vec<WideWord>> {
     let &v = func.dfg.inst_args(inst).first()?;
     let (from, to) = (func.dfg.value_type(v), func.dfg.value_type(*func.dfg.inst_results(inst).first()?));
     if to != types::I64 {
@@ -80,8 +80,8 @@ fn taken_out(func: &ir::Function, inst: ir::Inst) -> Option<Vec<Word>> {
 }
 
 /// Whether a word is the bits of a float, which is no pointer. Analyses of bits follow it.
-fn is_of_float(func: &ir::Function, word: Word) -> bool {
-    let Word::Is(v) = word else { return false };
+fn is_of_float(func: &ir::Function, word: WideWord) -> bool {
+    let WideWord::Is(v) = word else { return false };
     let made = func.dfg.value_def(v).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Bitcast);
     made.is_some_and(|i| func.dfg.value_type(func.dfg.inst_args(i)[0]).lane_type().is_float())
 }
@@ -90,21 +90,21 @@ fn is_of_float(func: &ir::Function, word: Word) -> bool {
 const MOST_STEPS: u32 = 16;
 
 /// A 64-bit word of a value, the lowest first.
-fn word(func: &ir::Function, v: ir::Value, k: u8, steps: u32) -> Option<Word> {
+fn word(func: &ir::Function, v: ir::Value, k: u8, steps: u32) -> Option<WideWord> {
     let inst = func.dfg.value_def(v).inst().filter(|_| steps < MOST_STEPS)?;
     let is_word = |v: ir::Value| func.dfg.value_type(v) == types::I64;
     match func.dfg.insts[inst] {
         InstructionData::Binary { opcode: Opcode::Iconcat, args } => {
             let v = args[usize::from(k)];
-            is_word(v).then_some(Word::Is(v))
+            is_word(v).then_some(WideWord::Is(v))
         }
-        InstructionData::Unary { opcode: Opcode::Splat, arg } => is_word(arg).then_some(Word::Is(arg)),
+        InstructionData::Unary { opcode: Opcode::Splat, arg } => is_word(arg).then_some(WideWord::Is(arg)),
         InstructionData::Unary { opcode: Opcode::ScalarToVector | Opcode::Uextend, arg } if is_word(arg) => {
-            Some(if k == 0 { Word::Is(arg) } else { Word::Zero })
+            Some(if k == 0 { WideWord::Is(arg) } else { WideWord::Zero })
         }
         InstructionData::TernaryImm8 { opcode: Opcode::Insertlane, args, imm } if is_word(args[1]) => {
             if imm == k {
-                Some(Word::Is(args[1]))
+                Some(WideWord::Is(args[1]))
             } else {
                 word(func, args[0], k, steps + 1)
             }
@@ -112,7 +112,7 @@ fn word(func: &ir::Function, v: ir::Value, k: u8, steps: u32) -> Option<Word> {
         InstructionData::LoadNoOffset { opcode: Opcode::Bitcast, arg, .. } => {
             let from = func.dfg.value_type(arg);
             if is_word(arg) {
-                Some(Word::Is(arg))
+                Some(WideWord::Is(arg))
             } else {
                 (from.bits() == 128 && little(func, inst)).then(|| word(func, arg, k, steps + 1))?
             }
