@@ -3,9 +3,10 @@
 //! **Question.** What is the slope of `lgamma`, and the slope of that?
 //!
 //! **Answer.** [`digamma`] is generic over [`Real`], so its own derivative comes from the same
-//! lines.
+//! lines. Derived text calls higher derivatives by name: [`polygamma`].
 //!
-//! **Cost.** At most ten steps of the recurrence and eight terms of the series.
+//! **Cost.** A step of the recurrence for each whole number up to where the series begins, and eight
+//! terms of the series.
 
 use crate::real::Real;
 
@@ -47,9 +48,37 @@ pub fn digamma<R: Real>(x: R) -> R {
     sum + x.ln() - (c(2.0) * x).recip() - series
 }
 
+/// The derivative of order `n` of [`digamma`].
+///
+/// Recurrence `ψₙ(x) = ψₙ(x+1) - (-1)ⁿ n!/xⁿ⁺¹` brings x above `n + 20`, where the series is
+/// `(-1)ⁿ⁺¹ ((n-1)!/xⁿ + n!/2xⁿ⁺¹ + Σ B₂ₖ (2k+n-1)!/((2k)! x²ᵏ⁺ⁿ))`.
+pub fn polygamma(n: i32, x: f64) -> f64 {
+    const BERNOULLI: [f64; 8] =
+        [1.0 / 6.0, -1.0 / 30.0, 1.0 / 42.0, -1.0 / 30.0, 5.0 / 66.0, -691.0 / 2730.0, 7.0 / 6.0, -3617.0 / 510.0];
+    if n == 0 {
+        return digamma(x);
+    }
+    // Poles, no order, and more steps than are of use.
+    if n < 0 || x <= 0.0 && x == x.floor() || x.is_nan() || x < -1e6 {
+        return f64::NAN;
+    }
+    let factorial = |m: i32| (1..=m).map(f64::from).product::<f64>();
+    let (mut x, mut sum) = (x, 0.0);
+    while x < f64::from(n + 20) {
+        sum += factorial(n) * x.powi(-n - 1);
+        x += 1.0;
+    }
+    let mut tail = factorial(n - 1) * x.powi(-n) + 0.5 * factorial(n) * x.powi(-n - 1);
+    for (k, b) in (1..).zip(BERNOULLI) {
+        let ratio: f64 = (1..n).map(|j| f64::from(2 * k + j)).product();
+        tail += b * ratio * x.powi(-2 * k - n);
+    }
+    if n % 2 == 0 { -(sum + tail) } else { sum + tail }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::digamma;
+    use super::{digamma, polygamma};
     use crate::real::Dual;
 
     #[test]
@@ -72,5 +101,24 @@ mod tests {
         let pi = std::f64::consts::PI;
         let psi1 = digamma(Dual { re: 1.0, eps: 1.0 }).eps;
         assert!((psi1 - pi * pi / 6.0).abs() < 1e-13, "{psi1}");
+    }
+
+    #[test]
+    fn derivatives_of_any_order() {
+        let (pi, zeta3) = (std::f64::consts::PI, 1.202_056_903_159_594_2);
+        for (n, x, psi) in [
+            (1, 1.0, pi * pi / 6.0),
+            (1, -0.5, pi * pi / 2.0 + 4.0),
+            (2, 1.0, -2.0 * zeta3),
+            (2, 2.0, 2.0 - 2.0 * zeta3),
+            (3, 1.0, pi.powi(4) / 15.0),
+            (1, 50.0, 0.020_201_333_226_697_127),
+            (3, -1.5, 194.594_276_219_187_63),
+            (5, 0.25, 491_552.513_767_681_3),
+        ] {
+            let found = polygamma(n, x);
+            assert!((found - psi).abs() < 1e-13 * psi.abs(), "{n} {x}: {found}, not {psi}");
+        }
+        assert!(polygamma(1, -2.0).is_nan());
     }
 }

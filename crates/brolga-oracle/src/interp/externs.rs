@@ -29,6 +29,7 @@ use super::provenance::{Byte, FloatOrigin, Prov, write_float};
 use super::value::{TrackedVal, bits_of, float_of, ones, sext};
 use crate::error::OracleError;
 use crate::real::Real;
+use crate::special::polygamma;
 
 /// The width of the floats of a function that takes `arity` floats and returns one, all of one
 /// type.
@@ -95,6 +96,9 @@ impl<D: Domain> Machine<'_, D> {
         }
         // SAFETY: promised by the caller.
         if let Some(result) = unsafe { self.with_a_number_left(&f.symbol, &f.signature, args) } {
+            return Ok(result);
+        }
+        if let Some(result) = self.of_gamma(&f.symbol, &f.signature, args) {
             return Ok(result);
         }
         if let ("sincos" | "sincosf", [x, sin, cos]) = (f.symbol.as_str(), args) {
@@ -255,6 +259,27 @@ impl<D: Domain> Machine<'_, D> {
         let floats = &args[..args.len() - 1];
         let slopes = |x, value| libm::slopes(math, x, value);
         Some(vec![self.extern_float(bits_of(value, width), width, floats, math.is_root(), slopes)])
+    }
+
+    /// Derivatives of `lgamma`, which derived text calls by name.
+    fn of_gamma(&mut self, symbol: &str, sig: &Signature, args: &[TrackedVal]) -> Option<Vec<TrackedVal>> {
+        let single = symbol.ends_with('f');
+        let width = float_signature(sig, args.len()).filter(|&width| single == (width == 4))?;
+        let order = match (symbol.trim_end_matches('f'), args.len()) {
+            ("brolga_digamma", 1) => 0,
+            ("brolga_trigamma", 1) => 1,
+            ("brolga_polygamma", 2) => float_of(args[0].bits, width) as i32,
+            _ => return None,
+        };
+        let at = args.len() - 1;
+        let x = float_of(args[at].bits, width);
+        let [value, slope, next] = [0, 1, 2].map(|k| polygamma(order + k, x));
+        let slopes = |operands: [D::Num; 3], _| {
+            let mut all = [None; 3];
+            all[at] = Some(operands[at].chain(slope, next));
+            all
+        };
+        Some(vec![self.extern_float(bits_of(value, width), width, args, false, slopes)])
     }
 
     /// Sine and cosine at once, written behind two pointers.
