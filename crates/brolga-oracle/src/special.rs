@@ -5,8 +5,8 @@
 //! **Answer.** [`digamma`] is generic over [`Real`], so its own derivative comes from the same
 //! lines. Derived text calls higher derivatives by name: [`polygamma`].
 //!
-//! **Cost.** A step of the recurrence for each whole number up to where the series begins, and eight
-//! terms of the series.
+//! **Cost.** A step of the recurrence for each whole number up to where the series begins, and
+//! eight terms of the series.
 
 use crate::real::Real;
 
