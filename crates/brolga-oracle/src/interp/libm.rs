@@ -49,6 +49,9 @@ macro_rules! functions {
             /// The function with this C symbol, and the width of its operands in bytes.
             pub fn by_symbol(symbol: &str) -> Option<(Math, u8)> {
                 match symbol {
+                    // Another name.
+                    "drem" => Some((Math::Remainder, 8)),
+                    "dremf" => Some((Math::Remainder, 4)),
                     $(stringify!($name) => Some((Math::$math, 8)), stringify!($name32) => Some((Math::$math, 4)),)*
                     _ => None,
                 }
