@@ -88,7 +88,7 @@ pub(super) fn is_packed(i: &ActivityInput<'_>, inst: ir::Inst, addr: Value) -> b
 pub(super) fn written_as(i: &ActivityInput<'_>, inst: ir::Inst, cell: Cell, bytes: u32, lane: u32) -> bool {
     let func = i.func;
     (0..bytes).step_by(lane as usize).all(|at| {
-        let part = (cell.0, cell.1 + i64::from(at));
+        let part = (cell.0, cell.1.wrapping_add(at.into()));
         let Some(found) = last_store(func, i.cfg, inst, part, lane) else { return false };
         let ty = func.dfg.value_type(func.dfg.inst_args(found.store)[0]);
         let covers = found.offset <= 0 && found.offset + i64::from(found.bytes) >= i64::from(lane);

@@ -57,7 +57,7 @@ impl Cx<'_> {
             return;
         }
         let cell = cell_of(func, addr, access_offset(func, inst));
-        let halves = [cell, (cell.0, cell.1 + 8)].map(|c| self.i.contents.of_cell(c).moved());
+        let halves = [cell, (cell.0, cell.1.wrapping_add(8))].map(|c| self.i.contents.of_cell(c).moved());
         if !halves.iter().all(|h| h.has_float()) {
             let d = Diagnostic::new("AD0141", "a copy of 16 bytes may move pointers, whose shadows would stay behind")
                 .note("this memory is known to hold pointers")

@@ -376,7 +376,7 @@ impl Cx<'_> {
                     return MemRole::Pointer;
                 }
                 let cell = cell_of(func, addr, access_offset(func, inst));
-                let behind = |at| self.i.contents.of_cell((cell.0, cell.1 + at)).has(Kinds::POINTER);
+                let behind = |at| self.i.contents.of_cell((cell.0, cell.1.wrapping_add(at))).has(Kinds::POINTER);
                 let pointers = k.has(Kinds::POINTER) || bytes > 8 && behind(8);
                 if self.i.pointers.delta[x] == Delta::Lost && pointers {
                     // A load of it as a pointer would find no shadow.

@@ -286,7 +286,7 @@ impl RoundingBody {
             while let Some(inst) = next.filter(|_| !over) {
                 next = self.func.layout.next_inst(inst);
                 let Some(&((other, o), n)) = self.cells.get(&inst) else { continue };
-                let (end, other_end) = (at + i64::from(bytes), o.saturating_add(n.into()));
+                let (end, other_end) = (at.saturating_add(bytes.into()), o.saturating_add(n.into()));
                 if other != base || o >= end || other_end <= at {
                     continue;
                 }
@@ -322,7 +322,7 @@ impl RoundingBody {
                 next = layout.prev_inst(inst);
                 let Some(&((other, o), n)) = self.cells.get(&inst) else { continue };
                 let InstructionData::Store { args: [x, _], .. } = self.func.dfg.insts[inst] else { continue };
-                if other == base && o < at + i64::from(bytes) && at < o.saturating_add(n.into()) {
+                if other == base && o < at.saturating_add(bytes.into()) && at < o.saturating_add(n.into()) {
                     if (o, n) != (at, bytes) {
                         return None;
                     }

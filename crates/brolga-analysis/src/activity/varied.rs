@@ -612,7 +612,7 @@ impl Cx<'_> {
             // What is left is one stretch, or we do not follow it.
             match (start <= 0, end >= left) {
                 (true, true) => return true,
-                (true, false) => (cell.1, left) = (cell.1 + end, left - end),
+                (true, false) => (cell.1, left) = (cell.1.wrapping_add(end), left - end),
                 (false, true) => left = start,
                 (false, false) => return false,
             }
