@@ -31,6 +31,16 @@ pub enum Runs {
 }
 
 impl<R> ListedPass<R> {
+    /// A pass that always runs, for this reason.
+    pub const fn always(name: &'static str, why: &'static str, run: R) -> Self {
+        Self { name, runs: Runs::Always(why), run }
+    }
+
+    /// A pass that runs if one of these is switched on.
+    pub const fn if_on(name: &'static str, switches: &'static [Pass], run: R) -> Self {
+        Self { name, runs: Runs::If(switches), run }
+    }
+
     /// Whether it runs where these passes are switched on.
     pub fn is_on(&self, enabled: PassSet) -> bool {
         match self.runs {

@@ -5,9 +5,9 @@
 //! integer counts as digits of the result. Which conversions do?
 //!
 //! **Answer.** Those whose result leads to a cast to a float, or to a store to a place from which a
-//! float is loaded, by moves, sums and shifts that leave
-//! [`DIGITS`] digits of the mantissa or more to it. `(n + 127) << 23` is a power of two, whose
-//! exponent is a whole number; a table of 2ᵏ entries that is indexed by last digits leaves k.
+//! float is loaded, by moves, sums and shifts that leave [`DIGITS`] digits of the mantissa or more
+//! to it. `(n + 127) << 23` is a power of two, whose exponent is a whole number; a table of 2ᵏ
+//! entries that is indexed by last digits leaves k.
 //!
 //! ```text
 //! v1 = fcvt_to_sint.i32 v0 ; v2 = bitcast.f32 v1                        digits

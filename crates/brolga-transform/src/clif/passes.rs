@@ -23,7 +23,7 @@ use cranelift_entity::EntitySet;
 
 use crate::clif::hoist_tape_check::{self, hoist_tape_check};
 use crate::clif::preaccumulate::{self, Choice, preaccumulate};
-use crate::pass::{ListedPass, Runs};
+use crate::pass::ListedPass;
 use brolga_clif::loop_layout::{LoopPasses, loop_layout};
 use brolga_clif::slp_divisions::slp_divisions;
 use brolga_clif::vectorise::{self, LoopPolicy, has_lanes, vectorise};
@@ -35,15 +35,11 @@ type ClifPass = ListedPass<fn(&mut ir::Function, &mut ClifCx<'_>)>;
 /// The passes, in order. Remarks go to the context. With little effort only the first [`QUICK`]
 /// run.
 const PASSES: &[ClifPass] = &[
-    ListedPass {
-        name: "hoist_tape_check",
-        runs: Runs::Always("where the tape has a fence, no record asks for room"),
-        run: hoist_tape_checks,
-    },
-    ListedPass { name: "preaccumulate", runs: Runs::If(&[Pass::Preaccumulate]), run: multiply_out },
-    ListedPass { name: "vectorise", runs: Runs::If(&[Pass::Vectorise, Pass::Promote]), run: vectorise_loops },
-    ListedPass { name: "slp_divisions", runs: Runs::If(&[Pass::SlpDivisions]), run: pack_divisions },
-    ListedPass { name: "loop_layout", runs: Runs::If(&[Pass::LoopRotate, Pass::LicmGvn]), run: lay_out_loops },
+    ListedPass::always("hoist_tape_check", "where the tape has a fence, no record asks for room", hoist_tape_checks),
+    ListedPass::if_on("preaccumulate", &[Pass::Preaccumulate], multiply_out),
+    ListedPass::if_on("vectorise", &[Pass::Vectorise, Pass::Promote], vectorise_loops),
+    ListedPass::if_on("slp_divisions", &[Pass::SlpDivisions], pack_divisions),
+    ListedPass::if_on("loop_layout", &[Pass::LoopRotate, Pass::LicmGvn], lay_out_loops),
 ];
 const QUICK: usize = 2;
 

@@ -61,7 +61,7 @@ use cranelift_codegen::{
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-use crate::pass::{ListedPass, Runs};
+use crate::pass::ListedPass;
 use crate::primal::cse::cse;
 use crate::primal::decided::decided;
 use crate::primal::edit::before;
@@ -115,73 +115,29 @@ type PrimalPass = ListedPass<fn(&mut ir::Function, PrimalCx<'_>)>;
 /// The passes over a function whose blocks can all be reached, in order. What they make is put in
 /// order by loop simplification and common-subexpression elimination.
 const PASSES: &[PrimalPass] = &[
-    ListedPass {
-        name: "tail_calls",
-        runs: Runs::Always("a tail call has nothing behind it that a reverse could begin with"),
-        run: |f, cx| tail_calls(cx.program, cx.key, f),
-    },
-    ListedPass {
-        name: "lay_out",
-        runs: Runs::Always("walks over the layout meet definitions before uses"),
-        run: |f, _| lay_out(f),
-    },
-    ListedPass {
-        name: "shifts_within",
-        runs: Runs::Always("analyses of bits take amounts as they are written"),
-        run: |f, _| shifts_within(f),
-    },
-    ListedPass {
-        name: "say_byte_order",
-        runs: Runs::Always("parts of what was stored are found by their byte order"),
-        run: |f, cx| say_byte_order(f, cx.isa),
-    },
-    ListedPass {
-        name: "split_wide_copies",
-        runs: Runs::Always("copies of 16 bytes move floats"),
-        run: |f, _| split_wide_copies(f),
-    },
-    ListedPass {
-        name: "wide_words",
-        runs: Runs::Always("addresses and floats are words of their own"),
-        run: |f, _| wide_words(f),
-    },
-    ListedPass {
-        name: "reload_bits",
-        runs: Runs::Always("a float is followed of which pieces are taken"),
-        run: |f, _| reload_bits(f),
-    },
-    ListedPass {
-        name: "mem2reg",
-        runs: Runs::Always("a double is followed of which a half is stored by itself"),
-        run: |f, cx| mem2reg(f, cx.callees),
-    },
-    ListedPass {
-        name: "upper_halves",
-        runs: Runs::Always("comparisons of upper halves are comparisons of floats"),
-        run: |f, _| upper_halves(f),
-    },
-    ListedPass {
-        name: "exponent_idiom",
-        runs: Runs::Always("exponents that are made of bits have a derivative"),
-        run: |f, _| exponent_idiom(f),
-    },
-    ListedPass {
-        name: "rounding_sum",
-        runs: Runs::Always("sums that round have the slope zero"),
-        run: |f, _| rounding_sum(f),
-    },
-    ListedPass { name: "pair_sincos", runs: Runs::If(&[Pass::PairSincos]), run: |f, cx| pair_sincos(cx.program, f) },
-    ListedPass { name: "guards", runs: Runs::Always("guards of products have one spelling"), run: |f, _| guards(f) },
-    ListedPass {
-        name: "only_what_is_read",
-        runs: Runs::Always("what no lane is taken from would count as used"),
-        run: |f, _| only_what_is_read(f),
-    },
-    ListedPass {
-        name: "split_parallel_edges",
-        runs: Runs::Always("an edge is named by its two blocks"),
-        run: |f, _| split_parallel_edges(f),
-    },
+    ListedPass::always("tail_calls", "a tail call has nothing behind it that a reverse could begin with", |f, cx| {
+        tail_calls(cx.program, cx.key, f)
+    }),
+    ListedPass::always("lay_out", "walks over the layout meet definitions before uses", |f, _| lay_out(f)),
+    ListedPass::always("shifts_within", "analyses of bits take amounts as they are written", |f, _| shifts_within(f)),
+    ListedPass::always("say_byte_order", "parts of what was stored are found by their byte order", |f, cx| {
+        say_byte_order(f, cx.isa)
+    }),
+    ListedPass::always("split_wide_copies", "copies of 16 bytes move floats", |f, _| split_wide_copies(f)),
+    ListedPass::always("wide_words", "addresses and floats are words of their own", |f, _| wide_words(f)),
+    ListedPass::always("reload_bits", "a float is followed of which pieces are taken", |f, _| reload_bits(f)),
+    ListedPass::always("mem2reg", "a double is followed of which a half is stored by itself", |f, cx| {
+        mem2reg(f, cx.callees)
+    }),
+    ListedPass::always("upper_halves", "comparisons of upper halves are comparisons of floats", |f, _| upper_halves(f)),
+    ListedPass::always("exponent_idiom", "exponents that are made of bits have a derivative", |f, _| exponent_idiom(f)),
+    ListedPass::always("rounding_sum", "sums that round have the slope zero", |f, _| rounding_sum(f)),
+    ListedPass::if_on("pair_sincos", &[Pass::PairSincos], |f, cx| pair_sincos(cx.program, f)),
+    ListedPass::always("guards", "guards of products have one spelling", |f, _| guards(f)),
+    ListedPass::always("only_what_is_read", "what no lane is taken from would count as used", |f, _| {
+        only_what_is_read(f)
+    }),
+    ListedPass::always("split_parallel_edges", "an edge is named by its two blocks", |f, _| split_parallel_edges(f)),
 ];
 
 /// What passes know beside the function.
