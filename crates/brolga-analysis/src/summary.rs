@@ -13,11 +13,12 @@
 //! **Cost.** A look-up for each question; of calls through a pointer, one for each function of the
 //! signature whose address is taken.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use brolga_ir::FuncKey;
 use brolga_ir::map::{HashMap, HashSet};
 
+use crate::kinds::number_uses::NumberUses;
 use crate::lattice::kinds::Kinds;
 use crate::memory::mod_ref::Effect;
 use crate::memory::points_to::PointerFlow;
@@ -67,6 +68,8 @@ pub struct Summary {
     pub address: Vec<bool>,
     /// Per parameter: what is behind it.
     pub contents: Vec<Kinds>,
+    /// Per parameter: what is at each offset of a record behind it, as far as accesses say.
+    pub cells: Vec<BTreeMap<i64, Kinds>>,
     /// Per result: which pointers it may derive from.
     pub pointer_result: Vec<Origins>,
     /// Per parameter and per result: the width of the floats whose bits it may carry, as an
@@ -77,6 +80,8 @@ pub struct Summary {
     /// Per parameter: it goes to memory, to other functions or back to the caller, whole or in
     /// part, as it is, or becomes a float.
     pub hands_on: Vec<bool>,
+    /// Per parameter: what becomes of it as a number.
+    pub number_uses: Vec<NumberUses>,
     /// Per parameter: how its bits become a float's, as far as the function tells.
     pub demands: Vec<Option<Demand>>,
     /// Per parameter: what becomes of it.
@@ -231,6 +236,16 @@ impl Summaries {
     /// What is behind a parameter of `f`.
     pub fn contents(&self, f: FuncKey, i: usize) -> Kinds {
         self.funcs.get(&f).and_then(|s| s.contents.get(i)).copied().unwrap_or_default()
+    }
+
+    /// What is at the offsets of a record behind a parameter of `f`.
+    pub fn cells(&self, f: FuncKey, i: usize) -> impl Iterator<Item = (&i64, &Kinds)> {
+        self.funcs.get(&f).and_then(|s| s.cells.get(i)).into_iter().flatten()
+    }
+
+    /// What becomes of a parameter of `f`.
+    pub fn number_uses(&self, f: FuncKey, i: usize) -> NumberUses {
+        self.funcs.get(&f).and_then(|s| s.number_uses.get(i)).copied().unwrap_or_default()
     }
 
     /// What a result is made from.

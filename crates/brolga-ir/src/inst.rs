@@ -296,11 +296,13 @@ pub enum Check {
     Task = 238,
     /// A float that a task reads does not lie at a multiple of its size.
     TaskAlignment = 237,
+    /// What is copied as a number has a shadow, as pointers have.
+    MovedPointer = 236,
 }
 
 impl Check {
     /// All checks.
-    pub const ALL: [Check; 13] = [
+    pub const ALL: [Check; 14] = [
         Check::TapeFull,
         Check::UnknownCallee,
         Check::UntrackedBits,
@@ -314,6 +316,7 @@ impl Check {
         Check::InversePair,
         Check::Task,
         Check::TaskAlignment,
+        Check::MovedPointer,
     ];
 
     /// Name, as reported.
@@ -332,6 +335,7 @@ impl Check {
             Check::InversePair => "inverse_pair",
             Check::Task => "task",
             Check::TaskAlignment => "task_alignment",
+            Check::MovedPointer => "moved_pointer",
         }
     }
 
@@ -374,6 +378,11 @@ impl Check {
             Check::TaskAlignment => {
                 "a float that a task of a fork reads does not lie at a multiple of its size, as floats must whose \
                  cotangents tasks add up; move it"
+            }
+            Check::MovedPointer => {
+                "a word is copied that is taken for a number, since all readers of the copy that are known calculate \
+                 with it, but it has a shadow, as pointers have; use the pointer where it is copied, or set shadows of \
+                 integers to zero"
             }
         }
     }

@@ -119,6 +119,9 @@ pub struct Activity {
     /// Of loads of integers of four bytes or more, the bytes that become numbers, or are stored: if
     /// those are floats', how numbers depend on them is lost.
     pub becomes: SecondaryMap<ir::Inst, BecomingBytes>,
+    /// Integers that are loaded where pointers and floats lie, and are taken for numbers because
+    /// of what becomes of them ([`crate::kinds::number_uses`]).
+    pub assumed_numbers: EntitySet<ir::Value>,
     /// Operations on bits whose results must not get a cotangent ([`brolga_ir::Untracked::Trap`]).
     pub astray: EntitySet<ir::Inst>,
 }

@@ -28,6 +28,7 @@ use crate::body::Body;
 use crate::calls::joint::{self};
 use crate::calls::result_sources::{self};
 use crate::cfg::Cfg;
+use crate::kinds::number_uses::NumberInput;
 use crate::kinds::pointers::{self, PointerInput, RootKind, origins};
 use crate::kinds::{contents, wasm_addresses};
 use crate::lattice::kinds::Kinds;
@@ -103,6 +104,7 @@ impl Summaries {
                 {
                     s.demands.iter_mut().zip(&old.demands).for_each(|(is, was)| *is = (*is).max(*was));
                     s.becomes.extend(&old.becomes);
+                    s.number_uses.iter_mut().zip(&old.number_uses).for_each(|(is, &was)| *is = is.join(was));
                 }
                 locals.insert(k, local);
                 if all.funcs.get(&k) != Some(&s) {
@@ -189,6 +191,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
     };
     let demanded = demand(&for_demand, |_| false);
     let (becomes, asked) = becoming(&for_demand, key);
+    let numbers = NumberInput { program, body, summaries: &*summaries, pointers: &p };
     let shared = evidence_for_others(func, cfg, &c);
     let formal = func.dfg.block_params(cfg.blocks[0]);
     let mut pointer_result = vec![Origins::default(); results.len()];
@@ -211,6 +214,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
     let summary = Summary {
         address: formal.iter().map(|&v| p.address.contains(v)).collect(),
         contents: formal.iter().map(|&v| c.of_class(v)).collect(),
+        cells: formal.iter().map(|&v| c.of_record(v)).collect(),
         pointer_result,
         lanes: widths,
         links: merged(links, summaries.funcs.get(&key)),
@@ -218,6 +222,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
             .iter()
             .map(|&v| contents::goes_on(func, uses, v) || contents::becomes_float(func, uses, v))
             .collect(),
+        number_uses: formal.iter().map(|&v| numbers.uses_of(v, |cell| c.of_cell(cell))).collect(),
         demands: formal.iter().map(|&v| demanded[v]).collect(),
         becomes,
     };

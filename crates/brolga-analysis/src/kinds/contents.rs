@@ -30,6 +30,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::bits::bit_idioms;
 use crate::bits::bytes::bytes_of;
+use crate::body::Body;
+use crate::kinds::number_uses::NumberInput;
 use crate::kinds::pointers::{PointerInput, Pointers};
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
@@ -136,6 +138,13 @@ impl Contents {
         }
     }
 
+    /// What the cells of a record behind a value hold, for callers: of the first [`MOST_COPIED`]
+    /// bytes, so that there is an end where a function calls itself with an address further on.
+    pub fn of_record(&self, v: ir::Value) -> BTreeMap<i64, Kinds> {
+        let cells = self.cells.get(&Base::Value(v)).into_iter().flat_map(|m| m.range(0..MOST_COPIED));
+        cells.filter(|c| *c.1 != Kinds::NONE).map(|(&at, &k)| (at, k)).collect()
+    }
+
     /// What the class of an address holds.
     pub fn of_class(&self, addr: ir::Value) -> Kinds {
         self.class.get(&self.find(addr)).copied().unwrap_or_default()
@@ -170,7 +179,7 @@ impl Contents {
     }
 }
 
-/// A block of constant size that is copied from one place to another.
+/// A word, or a block of constant size, that is copied from one place to another.
 struct Copied {
     from: Cell,
     to: Cell,
@@ -440,18 +449,19 @@ pub fn compute(
             }
         }
     }
+    let mut copied = copied_blocks(cx);
     // Evidence. What is loaded from the addresses of a typed tape is one, whatever becomes of it.
     for &inst in cx.cfg.all_insts() {
         if is_taped_address(func, inst) {
             pointer_copy.extend(func.dfg.inst_results(inst).iter().copied());
         }
-        evidence(cx, p, uses, &mut c, inst);
+        evidence(cx, p, uses, &mut c, &mut copied, inst);
     }
     for (&inst, &kind) in carried {
         let addr = access_address(func, inst).expect("an access has an address");
         c.note_cell(cell_of(func, addr, access_offset(func, inst)), addr, kind);
     }
-    c.copy_cells(&copied_blocks(cx));
+    c.copy_cells(&copied);
     pointer_copy.extend(copies_where(func, &c, |cell, _| c.of_cell(cell)));
     (c, pointer_copy)
 }
@@ -477,7 +487,14 @@ fn copies_where(func: &ir::Function, c: &Contents, there: impl Fn(Cell, ir::Valu
     c.moved.iter().filter(is_copy).collect()
 }
 
-fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, inst: ir::Inst) {
+fn evidence(
+    cx: &PointerInput<'_>,
+    p: &Pointers,
+    uses: &Uses,
+    c: &mut Contents,
+    copied: &mut Vec<Copied>,
+    inst: ir::Inst,
+) {
     let func = cx.func;
     let args = func.dfg.inst_args(inst);
     let data = func.dfg.insts[inst];
@@ -497,14 +514,21 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
                 if f.kinds != Kinds::NONE {
                     c.note_cell(cell, addr, f.kinds);
                 } else if f.arithmetic {
-                    c.note_cell(cell, addr, Kinds::INT);
+                    // Words of a module are no pointers.
+                    let body = Body { func, cfg: cx.cfg, uses };
+                    let numbers = NumberInput { program: cx.program, body, summaries: cx.summaries, pointers: p };
+                    let asked = ty == types::I64 && !cx.program.vmctx_pointers_only;
+                    let counted = asked && numbers.uses_of(v, |_| Kinds::NONE).counted;
+                    c.note_cell(cell, addr, if counted { Kinds::NUMBER } else { Kinds::INT });
                 }
                 if (f.stored || f.passed || f.cut || f.kinds != Kinds::NONE) && ty.bytes() >= 4 {
                     c.moved.insert(v);
                     if f.stored && !f.arithmetic {
                         // What is copied from here to there is of one kind.
-                        for to in destinations(func, uses, v) {
+                        for (to, at) in destinations(func, uses, v) {
                             c.union(addr, to);
+                            let to = cell_of(func, to, at);
+                            copied.push(Copied { from: cell, to, bytes: ty.bytes().into() });
                         }
                     }
                 }
@@ -534,6 +558,10 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
                 for (i, &a) in args.iter().enumerate() {
                     if p.root(a).is_some() {
                         c.note(a, cx.summaries.contents(f, i));
+                        let (base, at) = cell_of(func, a, 0);
+                        for (&off, &k) in cx.summaries.cells(f, i) {
+                            c.note_cell((base, at.wrapping_add(off)), a, k);
+                        }
                     }
                 }
             }
@@ -573,8 +601,8 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
     }
 }
 
-/// Addresses that a loaded value is stored to, through moves alone.
-fn destinations(func: &ir::Function, uses: &Uses, v: ir::Value) -> Vec<ir::Value> {
+/// Addresses, with offsets, that a loaded value is stored to, through moves alone.
+fn destinations(func: &ir::Function, uses: &Uses, v: ir::Value) -> Vec<(ir::Value, i32)> {
     let (mut out, mut seen, mut work) = (Vec::new(), EntitySet::new(), vec![v]);
     while let Some(v) = work.pop() {
         if !seen.insert(v) {
@@ -584,7 +612,9 @@ fn destinations(func: &ir::Function, uses: &Uses, v: ir::Value) -> Vec<ir::Value
             match *u {
                 Use::Edge(_, p) => work.push(p),
                 Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
-                    Opcode::Store | Opcode::AtomicStore if n == 0 => out.push(func.dfg.inst_args(i)[1]),
+                    Opcode::Store | Opcode::AtomicStore if n == 0 => {
+                        out.push((func.dfg.inst_args(i)[1], access_offset(func, i)));
+                    }
                     Opcode::Select if n > 0 => work.push(func.dfg.first_result(i)),
                     Opcode::Bitcast => work.push(func.dfg.first_result(i)),
                     _ => {}

@@ -2,11 +2,13 @@
 //!
 //! - [`pointers`]: which integers are pointers, and where their shadows come from.
 //! - [`contents`]: what memory behind a pointer holds.
+//! - [`number_uses`]: which integers are numbers by what is done with them.
 //! - [`wasm_addresses`]: which integer parameters are places in an instance's memory.
 //! - [`punned_evidence`]: what one function does to places that hold pointers and floats in time.
 //! - `wide_pointers`: addresses that go through wider values, and through floats.
 
 pub mod contents;
+pub mod number_uses;
 pub mod pointers;
 pub mod punned_evidence;
 pub mod wasm_addresses;

@@ -30,6 +30,8 @@ impl Kinds {
     pub const POINTER: Kinds = Kinds(4);
     /// Integers that are calculated with.
     pub const INT: Kinds = Kinds(8);
+    /// Integers that are calculated with as addresses are not.
+    pub const NUMBER: Kinds = Kinds(8 | 16);
 
     /// Whether all of `other` is in it.
     pub fn has(self, other: Kinds) -> bool {

@@ -29,6 +29,7 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
     let addr = cx.args()[0];
     let off = brolga_analysis::query::access_offset(cx.func(), inst);
     expect_number(cx);
+    expect_no_pointer(cx, addr, off);
     poison(cx, addr, off);
     match cx.facts().activity.mem[inst] {
         MemRole::Float(_) if cx.facts().in_place.contains(inst) || cx.facts().overwrites.summed.contains_key(&inst) => {
@@ -45,6 +46,19 @@ pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
         }
         MemRole::Float(_) | MemRole::None | MemRole::Kill { .. } => {}
     }
+}
+
+/// A load of what is taken for a number, where pointers lie as well: a trap if it has a shadow,
+/// which would stay behind.
+fn expect_no_pointer(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
+    let z = cx.results()[0];
+    if !cx.facts().activity.assumed_numbers.contains(z) {
+        return;
+    }
+    let Some(place) = cx.facts().place(addr, off) else { return };
+    let op = AdOp::LoadDelta { place, loaded: Val::Primal(z) };
+    let delta = cx.emit(FragmentKind::After, op, types::I64);
+    cx.push(FragmentKind::After, Defs::default(), AdOp::TrapIf(delta, Check::MovedPointer));
 }
 
 /// A load of an integer that becomes a number: a trap if the host has put a float there.
