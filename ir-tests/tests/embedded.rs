@@ -26,7 +26,7 @@ use cranelift_module::{DataDescription, FuncId, Linkage, Module};
 use ir_tests::cases::at_least;
 
 #[derive(Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     pub compared: usize,
     /// Calls of each kind of workspace.
     pub rooms: BTreeMap<&'static str, usize>,
@@ -93,7 +93,7 @@ fn random_programs() {
 }
 
 /// Judge all derivatives of a program.
-pub fn judge_text(tally: &mut Tally, seed: u64, text: String) {
+pub(crate) fn judge_text(tally: &mut Tally, seed: u64, text: String) {
     let file = File::parse("random.clif", text.clone()).unwrap_or_else(|e| panic!("{e}:\n{text}"));
     for d in &file.directives {
         let Directive::Grad(line) = d else { continue };

@@ -63,7 +63,7 @@ struct Loaded {
 }
 
 /// A test for each line about each module.
-pub fn trials(root: &Path) -> Vec<Trial> {
+pub(crate) fn trials(root: &Path) -> Vec<Trial> {
     let mut all = Vec::new();
     for path in ir_tests::modules(root) {
         let folder = path.parent().and_then(|p| p.file_name()).expect("a folder").display().to_string();

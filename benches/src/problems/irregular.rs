@@ -4,7 +4,7 @@ use crate::data::{EDGES, noise, non_edges, random, sparse};
 use crate::problem::{Input, Problem, Size};
 use crate::real::Var;
 
-pub fn spdot(size: Size) -> Problem {
+pub(crate) fn spdot(size: Size) -> Problem {
     let (n, per) = (size.of(20, 1000), size.of(4, 10).min(10));
     let ((ca, ra), (cb, rb)) = (sparse(11, n, per), sparse(12, n, per));
     let entries = random(13, 2 * n * per);
@@ -45,7 +45,7 @@ pub fn spdot(size: Size) -> Problem {
     }
 }
 
-pub fn spmv(size: Size) -> Problem {
+pub(crate) fn spmv(size: Size) -> Problem {
     let (n, per) = (size.of(20, 1000).min(1024), size.of(4, 10).min(10));
     let (columns, rows) = sparse(11, n, per);
     let x = random(14, n * per + n);
@@ -76,7 +76,7 @@ pub fn spmv(size: Size) -> Problem {
 
 /// The points lie where values of the loss, its gradient and its Hessian are known
 /// (`crate::second`); its length is the dimension of the space.
-pub fn embed(size: Size) -> Problem {
+pub(crate) fn embed(size: Size) -> Problem {
     let d = size.of(5, 5);
     let at = |point: usize, k: usize| (0.5 + 1.7 * k as f64 + 0.9 * point as f64).sin();
     let x = (0..10).flat_map(|point| (0..d).map(move |k| at(point, k))).collect();
@@ -115,7 +115,7 @@ pub fn embed(size: Size) -> Problem {
     }
 }
 
-pub fn machine(size: Size) -> Problem {
+pub(crate) fn machine(size: Size) -> Problem {
     let code: Vec<u8> = noise(size.of(50, 10_000), 13).iter().map(|x| ((x + 1.0) * 2.5) as u8).collect();
     let n = code.len();
     let args = vec![Input::Bytes(code.clone()), Input::Int(n as i64), Input::Floats(vec![0.5, 0.9, 0.3, 0.7])];
@@ -138,7 +138,7 @@ pub fn machine(size: Size) -> Problem {
     }
 }
 
-pub fn recursive_sum(size: Size) -> Problem {
+pub(crate) fn recursive_sum(size: Size) -> Problem {
     let n = size.of(11, 1000);
     fn by_halves(x: &[Var]) -> Var {
         match x {
@@ -159,7 +159,7 @@ pub fn recursive_sum(size: Size) -> Problem {
     }
 }
 
-pub fn fib(size: Size) -> Problem {
+pub(crate) fn fib(size: Size) -> Problem {
     let n = size.of(6, 16);
     // Pairs of the function and of the number of calls.
     let calls = (1..n).fold((1, 1), |(a, b), _| (b, a + b + 1)).1;

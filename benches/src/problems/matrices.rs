@@ -25,11 +25,11 @@ fn split<'a, const N: usize>(x: &'a [Var], lengths: [usize; N]) -> [&'a [Var]; N
     })
 }
 
-pub fn smv100(size: Size) -> Problem {
+pub(super) fn smv100(size: Size) -> Problem {
     smv("smv100", "100 x 100 matrix times vector, summed", size.of(5, 100))
 }
 
-pub fn smv1000(size: Size) -> Problem {
+pub(super) fn smv1000(size: Size) -> Problem {
     smv("smv1000", "the same with 1000 x 1000: memory", size.of(7, 1000))
 }
 
@@ -45,7 +45,7 @@ fn smv(name: &'static str, about: &'static str, n: usize) -> Problem {
     Problem { func: "smv", hand: Some("smv_hand"), iterations: n * n, ..Problem::new(name, about, clif, args, f) }
 }
 
-pub fn matvec(size: Size) -> Problem {
+pub(super) fn matvec(size: Size) -> Problem {
     let n = size.of(5, 100);
     let (w, a, x) = (noise(n, 5), noise(n * n, 6), noise(n, 7));
     let args = vec![Input::ConstFloats(w.clone()), Input::Floats(a), Input::Floats(x), Input::Int(n as i64)];
@@ -62,7 +62,7 @@ pub fn matvec(size: Size) -> Problem {
     }
 }
 
-pub fn kron(size: Size) -> Problem {
+pub(super) fn kron(size: Size) -> Problem {
     let (m, q) = (size.of(3, 20), size.of(4, 40));
     let x = random(19, m * m + q * q);
     let args = vec![
@@ -89,7 +89,7 @@ pub fn kron(size: Size) -> Problem {
     }
 }
 
-pub fn tanh_layer(size: Size) -> Problem {
+pub(super) fn tanh_layer(size: Size) -> Problem {
     let m = size.of(5, 64);
     let (w, b, u, x) = (noise(m * m, 8), noise(m, 9), noise(m, 10), noise(m, 11));
     let w = w.iter().map(|w| w / 8.0).collect();
@@ -118,7 +118,7 @@ pub fn tanh_layer(size: Size) -> Problem {
     }
 }
 
-pub fn nn(size: Size) -> Problem {
+pub(super) fn nn(size: Size) -> Problem {
     let [ni, n1, n2, no] = if size == Size::Small { [5, 7, 6, 4] } else { [50, 100, 50, 10] };
     let matrix = |rows: usize, columns: usize, scale: f64| -> Vec<f64> {
         (0..rows).flat_map(|r| (0..columns).map(move |c| scale * ((r + c) as f64).sin())).collect()
@@ -156,7 +156,7 @@ pub fn nn(size: Size) -> Problem {
     }
 }
 
-pub fn mlp(size: Size) -> Problem {
+pub(super) fn mlp(size: Size) -> Problem {
     let [a, b, c, n] = if size == Size::Small { [3, 9, 10, 4] } else { [128, 256, 128, 70] };
     let (lengths, x) = ([a * b, b * c, a * n, c * n], random(20, a * b + b * c + a * n + c * n));
     let mut rest = &x[..];

@@ -4,7 +4,7 @@ use crate::data;
 use crate::problem::{Input, Problem, Size};
 use crate::real::Var;
 
-pub fn logistic(size: Size) -> Problem {
+pub(super) fn logistic(size: Size) -> Problem {
     let n = size.of(20, 1000);
     let args = vec![Input::Active(2.5), Input::Active(0.2), Input::Int(n as i64)];
     let clif = include_str!("../../problems/logistic.clif");
@@ -17,7 +17,7 @@ pub fn logistic(size: Size) -> Problem {
     }
 }
 
-pub fn part(size: Size) -> Problem {
+pub(super) fn part(size: Size) -> Problem {
     const DT: f64 = 0.05;
     let steps = size.of(10, 1000);
     let state = (1..=4).flat_map(|i| [0.5 * f64::from(i), 0.1, 1.0, 1.0]).collect();
@@ -45,7 +45,7 @@ pub fn part(size: Size) -> Problem {
     }
 }
 
-pub fn lorenz(size: Size) -> Problem {
+pub(super) fn lorenz(size: Size) -> Problem {
     const H: f64 = 1e-3;
     let steps = size.of(100, 10_000);
     let start = [1.0, 0.0, 0.0, 10.0, 27.0, 8.0 / 3.0];
@@ -74,7 +74,7 @@ pub fn lorenz(size: Size) -> Problem {
     }
 }
 
-pub fn planets(size: Size) -> Problem {
+pub(super) fn planets(size: Size) -> Problem {
     let steps = size.of(10, 1000);
     let (position, velocity, mass) = data::planets();
     let args = vec![

@@ -12,7 +12,7 @@ fn log_sum_exp(x: &[Var]) -> Var {
     x.iter().fold(ZERO(), |sum, x| sum + (*x - top).exp()).ln() + top
 }
 
-pub fn gmm(size: Size) -> Problem {
+pub(crate) fn gmm(size: Size) -> Problem {
     let [n, d, k] = if size == Size::Small { [5, 3, 4] } else { [1000, 10, 25] };
     let factors = d + d * (d - 1) / 2;
     let points = noise(n * d, 21);
@@ -66,7 +66,7 @@ pub fn gmm(size: Size) -> Problem {
     }
 }
 
-pub fn lstm(size: Size) -> Problem {
+pub(crate) fn lstm(size: Size) -> Problem {
     let [l, b, c] = if size == Size::Small { [2, 3, 5] } else { [2, 14, 1024] };
     let sequence: Vec<f64> = random(31, c * b).iter().map(|x| f64::from(u8::from(*x > 0.0))).collect();
     let args = vec![
@@ -169,7 +169,7 @@ pub(crate) fn adjustment([n_cameras, n_points, n]: [usize; 3]) -> Vec<Input> {
 }
 
 /// Bundle adjustment.
-pub fn ba(size: Size) -> Problem {
+pub(crate) fn ba(size: Size) -> Problem {
     let [n_cameras, n_points, n] = if size == Size::Small { [2, 5, 12] } else { [21, 500, 2000] };
     let args = adjustment([n_cameras, n_points, n]);
     let [_, _, _, Input::ConstFloats(features), Input::Longs(seen), _] = &args[..] else {

@@ -6,13 +6,13 @@ use std::fmt::Write;
 use crate::problem::{Input, Problem, Size};
 use crate::real::Var;
 
-pub fn mul(_: Size) -> Problem {
+pub(super) fn mul(_: Size) -> Problem {
     let args = vec![Input::Active(3.0), Input::Active(4.0)];
     let clif = include_str!("../../problems/mul.clif");
     Problem { hand: Some("mul_hand"), ..Problem::new("mul", "one instruction", clif, args, |x| vec![x[0] * x[1]]) }
 }
 
-pub fn rot(_: Size) -> Problem {
+pub(super) fn rot(_: Size) -> Problem {
     let args = vec![Input::Floats((1..=7).map(f64::from).collect())];
     let clif = include_str!("../../problems/rot.clif");
     Problem {
@@ -34,7 +34,7 @@ const BLOCK: usize = 400;
 
 /// x a^400, one product after the other, and its adjoint, which keeps all of them where Cranelift
 /// sees fit.
-pub fn block(_: Size) -> Problem {
+pub(super) fn block(_: Size) -> Problem {
     let mut text = String::from("function %block(f64, f64) -> f64 system_v {\nblock0(v0: f64, v1: f64):\n");
     let line = |text: &mut String, inst: &str, n: &mut usize| {
         *n += 1;
@@ -70,7 +70,7 @@ pub fn block(_: Size) -> Problem {
     }
 }
 
-pub fn straight_line(size: Size) -> Problem {
+pub(super) fn straight_line(size: Size) -> Problem {
     let length = size.of(1_000, 10_000);
     let mut text = String::from("function %straight_line(f64, f64) -> f64 system_v {\nblock0(v0: f64, v1: f64):\n");
     text += "    v2 = f64const 0x1.0p-2\n    v3 = fadd v0, v1\n";
@@ -103,7 +103,7 @@ pub fn straight_line(size: Size) -> Problem {
 
 /// Branches that join again, one behind the other: above a bound a number is squared, below it is
 /// raised.
-pub fn branches(size: Size) -> Problem {
+pub(super) fn branches(size: Size) -> Problem {
     let length = size.of(1_000, 10_000);
     let mut text = String::from("function %branches(f64, f64) -> f64 system_v {\nblock0(v0: f64, v1: f64):\n");
     text += "    v2 = f64const 0x1.0p-2\n    v3 = fadd v0, v1\n    jump block1(v3)\n";

@@ -26,32 +26,32 @@ fn total(x: impl Iterator<Item = Var>) -> Var {
     x.fold(Var::constant(0.0), |sum, x| sum + x)
 }
 
-pub fn sum(size: Size) -> Problem {
+pub(super) fn sum(size: Size) -> Problem {
     let (clif, x) = (include_str!("../../problems/sum.clif"), random(16, size.of(10, 1000)));
     let p = reduction("sum", "one stream, one chain of additions", clif, x, |x| total(x.iter().copied()));
     Problem { hand: Some("sum_hand"), ..p }
 }
 
-pub fn sum_squares(size: Size) -> Problem {
+pub(super) fn sum_squares(size: Size) -> Problem {
     let (clif, x) = (include_str!("../../problems/sum_squares.clif"), noise(size.of(10, 10_000), 1));
     let p = reduction("sum_squares", "one stream", clif, x, |x| total(x.iter().map(|x| *x * *x)));
     Problem { hand: Some("sum_squares_hand"), hand_adds: true, ..p }
 }
 
-pub fn sumsin(size: Size) -> Problem {
+pub(super) fn sumsin(size: Size) -> Problem {
     let (clif, x) = (include_str!("../../problems/sumsin.clif"), random(17, size.of(10, 1000)));
     let p = reduction("sumsin", "a call of the math library", clif, x, |x| total(x.iter().map(|x| x.sin())));
     Problem { hand: Some("sumsin_hand"), ..p }
 }
 
-pub fn sce(size: Size) -> Problem {
+pub(super) fn sce(size: Size) -> Problem {
     let (clif, x) = (include_str!("../../problems/sce.clif"), random(18, size.of(10, 100).min(128)));
     let f = |x: &[Var]| total(x.iter().map(|x| x.exp().cos().sin()));
     let p = reduction("sce", "three calls an element, through an array on the stack", clif, x, f);
     Problem { hand: Some("sce_hand"), ..p }
 }
 
-pub fn dot(size: Size) -> Problem {
+pub(super) fn dot(size: Size) -> Problem {
     let n = size.of(10, 10_000);
     let (a, b) = ((1..=n).map(|i| i as f64), (0..n).map(|i| 3.0 + 2.0 * i as f64));
     let args = vec![Input::Floats(a.collect()), Input::Floats(b.collect()), Input::Int(n as i64)];
@@ -72,7 +72,7 @@ fn lanes(x: &[Var], lanes: usize) -> Vec<Var> {
     vec![(1..lanes).fold(chain(0), |sum, lane| sum + chain(lane))]
 }
 
-pub fn dot_f64x2(size: Size) -> Problem {
+pub(super) fn dot_f64x2(size: Size) -> Problem {
     let n = size.of(10, 10_000);
     let args = vec![Input::Floats(noise(n, 2)), Input::Floats(noise(n, 3)), Input::Int(n as i64)];
     let clif = include_str!("../../problems/dot_f64x2.clif");
@@ -88,7 +88,7 @@ pub fn dot_f64x2(size: Size) -> Problem {
 /// Products of two numbers of 24 bits are exact in double precision, so the sum there tells how far
 /// the one in single precision may be off; nothing but the sum is rounded, and the gradient is
 /// exact.
-pub fn dot_f32(size: Size) -> Problem {
+pub(super) fn dot_f32(size: Size) -> Problem {
     let n = size.of(10, 10_000);
     let args = vec![Input::Singles(singles(n, 2)), Input::Singles(singles(n, 3)), Input::Int(n as i64)];
     let clif = include_str!("../../problems/dot_f32.clif");

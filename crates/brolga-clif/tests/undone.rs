@@ -5,18 +5,18 @@ use brolga_testing::noise::Noise;
 use brolga_testing::{function, jit};
 use cranelift_codegen::ir::{self, TrapCode, UserFuncName};
 
-pub const OVERLAP: TrapCode = TrapCode::unwrap_user(238);
+pub(crate) const OVERLAP: TrapCode = TrapCode::unwrap_user(238);
 
 /// `%f(i64 state, i64 read, i64 n)`.
-pub fn text(body: &str) -> String {
+pub(crate) fn text(body: &str) -> String {
     format!("function %f(i64, i64, i64) system_v {{\n    fn0 = %sin(f64) -> f64 system_v\n{body}\n}}")
 }
 
-pub fn found(func: &ir::Function) -> Result<ir::Function, String> {
+pub(crate) fn found(func: &ir::Function) -> Result<ir::Function, String> {
     found_of(func, &[0])
 }
 
-pub fn found_of(func: &ir::Function, states: &[usize]) -> Result<ir::Function, String> {
+pub(crate) fn found_of(func: &ir::Function, states: &[usize]) -> Result<ir::Function, String> {
     let asked = InverseRequest { states, called: &|_| UndoneCall::Computes, overlap: OVERLAP };
     inverse(func, &asked, UserFuncName::testcase("g"))
         .map_err(|e| format!("{}: {}", func.dfg.display_inst(e.inst), e.why))
@@ -24,17 +24,17 @@ pub fn found_of(func: &ir::Function, states: &[usize]) -> Result<ir::Function, S
 
 /// Call both, one behind the other: how far words are apart, at most, as floats, how many are not
 /// the same, and whether the function does something.
-pub fn there_and_back(body: &str, states: u64, n: u64) -> (f64, usize, bool) {
+pub(crate) fn there_and_back(body: &str, states: u64, n: u64) -> (f64, usize, bool) {
     there_and_back_of(body, &[0], states, n)
 }
 
 /// The same, of these states: parameters 0 and 1.
-pub fn there_and_back_of(body: &str, parts: &[usize], states: u64, n: u64) -> (f64, usize, bool) {
+pub(crate) fn there_and_back_of(body: &str, parts: &[usize], states: u64, n: u64) -> (f64, usize, bool) {
     there_and_back_by(body, parts, states, n, None)
 }
 
 /// The same, where the other parameter points at these words.
-pub fn there_and_back_by(
+pub(crate) fn there_and_back_by(
     body: &str,
     parts: &[usize],
     states: u64,
@@ -67,7 +67,7 @@ pub fn there_and_back_by(
     (apart, differ, changed)
 }
 
-pub fn is_exact(body: &str) {
+pub(crate) fn is_exact(body: &str) {
     for n in [0, 1, 2, 5, 8] {
         let (apart, differ, changed) = there_and_back(body, 2000, n);
         assert_eq!((apart, differ), (0.0, 0), "n = {n}\n{body}");
@@ -75,6 +75,6 @@ pub fn is_exact(body: &str) {
     }
 }
 
-pub fn refused(body: &str) -> String {
+pub(crate) fn refused(body: &str) -> String {
     found(&function(&text(body))).expect_err("it has no inverse")
 }

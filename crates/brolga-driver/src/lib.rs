@@ -15,8 +15,6 @@
 //! **Cost.** That of a file is one reading of its text. A call has fresh memory, and shares nothing
 //! with the one before but its rule.
 
-#![warn(unreachable_pub)]
-
 pub mod batch;
 pub mod bind;
 pub mod check;

@@ -23,7 +23,7 @@ use crate::FuncKey;
 use crate::map::HashMap;
 
 /// Numbers of copied instructions begin here. The bit above is [`crate::lower::CHECK_SRCLOC`].
-pub const COPIED: u32 = 1 << 30;
+pub(crate) const COPIED: u32 = 1 << 30;
 
 /// The copied instructions of a program.
 #[derive(Clone, Debug, Default)]

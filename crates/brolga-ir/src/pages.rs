@@ -13,7 +13,7 @@
 const LONG: usize = 4 << 20;
 
 /// An empty vector with room for so many.
-pub fn with_capacity<T>(n: usize) -> Vec<T> {
+pub(crate) fn with_capacity<T>(n: usize) -> Vec<T> {
     let memory = Vec::with_capacity(n);
     if memory.capacity().saturating_mul(size_of::<T>()) >= LONG {
         ask_for_large_pages(&memory);

@@ -24,13 +24,13 @@ const DEEPEST: usize = 16;
 
 /// The name of a function as its source spells it, if the symbol is mangled: `core::f64::<impl
 /// f64>::total_cmp`.
-pub fn demangled(symbol: &str) -> Option<String> {
+pub(crate) fn demangled(symbol: &str) -> Option<String> {
     let rust = rustc_demangle::try_demangle(&with_punctuation(symbol)).ok().map(|d| format!("{d:#}"));
     rust.or_else(|| cpp(symbol)).map(shortened)
 }
 
 /// A name that a frontend gives, which may be mangled.
-pub fn in_short(name: &str) -> String {
+pub(crate) fn in_short(name: &str) -> String {
     demangled(name).unwrap_or_else(|| shortened(name.to_owned()))
 }
 

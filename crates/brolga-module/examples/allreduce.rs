@@ -35,14 +35,14 @@ block0(v0: i64, v1: f64, v2: i64):
 }";
 
 /// Threads that add up numbers together.
-pub struct Group {
+pub(crate) struct Group {
     sums: Mutex<Vec<f64>>,
     barrier: Barrier,
 }
 
 impl Group {
     /// Of so many threads, for at most `n` numbers.
-    pub fn new(threads: usize, n: usize) -> Self {
+    pub(crate) fn new(threads: usize, n: usize) -> Self {
         Self { sums: Mutex::new(vec![0.0; n]), barrier: Barrier::new(threads) }
     }
 
@@ -69,7 +69,7 @@ extern "C" fn allreduce(x: *mut f64, n: i64, group: *const Group) {
 }
 
 /// The gradient of each thread's `w`, of the sum of all threads' losses.
-pub fn gradients(w: &[f64], x: &[f64]) -> Result<Vec<(f64, f64)>, Box<dyn std::error::Error>> {
+pub(crate) fn gradients(w: &[f64], x: &[f64]) -> Result<Vec<(f64, f64)>, Box<dyn std::error::Error>> {
     let mut builder = JITBuilder::new(default_libcall_names())?;
     builder.symbols([("allreduce", allreduce as *const u8)]);
     let mut module = AdModule::new(JITModule::new(builder));

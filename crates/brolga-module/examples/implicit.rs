@@ -143,7 +143,7 @@ const RULE: &str = "theta, x => adjoint solve__adjoint(theta, dtheta, dx, record
                     after solve__augmented(theta, x, overwritten)";
 
 /// Value and gradient of x₀·x₁ in θ.
-pub fn value_and_gradient(theta: Vector) -> Result<(f64, Vector), Box<dyn std::error::Error>> {
+pub(crate) fn value_and_gradient(theta: Vector) -> Result<(f64, Vector), Box<dyn std::error::Error>> {
     let mut builder = JITBuilder::new(default_libcall_names())?;
     builder.symbols([
         ("solve", solve as *const u8),

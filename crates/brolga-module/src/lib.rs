@@ -64,8 +64,6 @@
 //! asked for first, and found when it is asked for again, unless rules or activities of data have
 //! been set meanwhile.
 
-#![warn(unreachable_pub)]
-
 pub mod bare;
 mod error;
 mod link;

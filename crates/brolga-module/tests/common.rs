@@ -8,7 +8,7 @@ use cranelift_jit::JITModule;
 use cranelift_module::FuncId;
 
 /// A module of the functions of a text.
-pub struct Fixture {
+pub(crate) struct Fixture {
     pub module: AdModule<JITModule>,
     pub loaded: Loaded,
     doors: Vec<(FuncId, FuncId)>,
@@ -25,26 +25,26 @@ unsafe extern "C" {
 struct AbiValue([u8; 16]);
 
 /// Results by their roles.
-pub type Results = Vec<(ResultRole, DataValue)>;
+pub(crate) type Results = Vec<(ResultRole, DataValue)>;
 
 impl Fixture {
     /// All that `root` reaches.
-    pub fn new(text: &str, root: &str) -> Self {
+    pub(crate) fn new(text: &str, root: &str) -> Self {
         Self::of(&brolga_testing::program(text), root)
     }
 
     /// The same, of a program.
-    pub fn of(program: &Program, root: &str) -> Self {
+    pub(crate) fn of(program: &Program, root: &str) -> Self {
         Self::of_with(program, root, &[])
     }
 
     /// The same of a text, with functions of the test's.
-    pub fn with(text: &str, root: &str, symbols: &[(&str, *const u8)]) -> Self {
+    pub(crate) fn with(text: &str, root: &str, symbols: &[(&str, *const u8)]) -> Self {
         Self::of_with(&brolga_testing::program(text), root, symbols)
     }
 
     /// The same with options of derivation.
-    pub fn with_options(text: &str, root: &str, options: Options) -> Self {
+    pub(crate) fn with_options(text: &str, root: &str, options: Options) -> Self {
         Self::made(&brolga_testing::program(text), root, &[], options)
     }
 
@@ -63,18 +63,18 @@ impl Fixture {
         Self { module, loaded, doors: vec![] }
     }
 
-    pub fn func(&self, symbol: &str) -> FuncId {
+    pub(crate) fn func(&self, symbol: &str) -> FuncId {
         self.loaded.functions[symbol]
     }
 
     /// The derivative of a function, ready to be called when the module is finished.
-    pub fn derivative(&mut self, symbol: &str, spec: &Spec) -> FuncId {
+    pub(crate) fn derivative(&mut self, symbol: &str, spec: &Spec) -> FuncId {
         let id = self.module.derivative(self.func(symbol), spec).unwrap_or_else(|e| panic!("{e}"));
         self.door(id);
         id
     }
 
-    pub fn pair(&mut self, symbol: &str, spec: &Spec) -> (FuncId, FuncId) {
+    pub(crate) fn pair(&mut self, symbol: &str, spec: &Spec) -> (FuncId, FuncId) {
         let (f, p) = self.module.pair(self.func(symbol), spec).unwrap_or_else(|e| panic!("{e}"));
         self.door(f);
         self.door(p);
@@ -82,25 +82,25 @@ impl Fixture {
     }
 
     /// The same of a function of the module, such as a derivative.
-    pub fn derivative_of(&mut self, f: FuncId, spec: &Spec) -> FuncId {
+    pub(crate) fn derivative_of(&mut self, f: FuncId, spec: &Spec) -> FuncId {
         let id = self.module.derivative(f, spec).unwrap_or_else(|e| panic!("{e}"));
         self.door(id);
         id
     }
 
-    pub fn door(&mut self, id: FuncId) {
+    pub(crate) fn door(&mut self, id: FuncId) {
         if !self.doors.iter().any(|d| d.0 == id) {
             let door = entry(&mut *self.module, id).expect("it is callable");
             self.doors.push((id, door));
         }
     }
 
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.module.finalize_definitions().expect("it links");
     }
 
     /// Call a derivative with these arguments: all but the struct of results.
-    pub fn call_with(&self, id: FuncId, args: &[DataValue]) -> Results {
+    pub(crate) fn call_with(&self, id: FuncId, args: &[DataValue]) -> Results {
         let mut args = args.iter().cloned();
         let results = self.call(id, |_| args.next().expect("as many as parameters"));
         assert!(args.next().is_none(), "as many as parameters");
@@ -108,7 +108,7 @@ impl Fixture {
     }
 
     /// Call a derivative: a value for each parameter, but for the struct of results.
-    pub fn call(&self, id: FuncId, mut value: impl FnMut(ParamRole) -> DataValue) -> Results {
+    pub(crate) fn call(&self, id: FuncId, mut value: impl FnMut(ParamRole) -> DataValue) -> Results {
         let s: &DerivedSignature = self.module.signature(id).expect("it is derived");
         let mut results = vec![0_u8; 1024];
         let mut abi_values = vec![AbiValue([0xee; 16]); s.params.len().max(s.results.len())];
@@ -136,7 +136,7 @@ impl Fixture {
 }
 
 /// A result as a number.
-pub fn number(results: &Results, role: ResultRole) -> Option<f64> {
+pub(crate) fn number(results: &Results, role: ResultRole) -> Option<f64> {
     let v = &results.iter().find(|r| r.0 == role)?.1;
     Some(match v {
         DataValue::F64(x) => x.as_f64(),
@@ -147,10 +147,10 @@ pub fn number(results: &Results, role: ResultRole) -> Option<f64> {
     })
 }
 
-pub fn double(x: f64) -> DataValue {
+pub(crate) fn double(x: f64) -> DataValue {
     DataValue::F64(x.into())
 }
 
-pub fn address<T>(at: &mut [T]) -> DataValue {
+pub(crate) fn address<T>(at: &mut [T]) -> DataValue {
     DataValue::I64(at.as_mut_ptr() as i64)
 }

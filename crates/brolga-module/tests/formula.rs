@@ -13,6 +13,7 @@ use run::Formulas;
 
 /// The files of the example, as Rust.
 #[allow(unused_variables, reason = "each function of a formula may be called, and has all parameters")]
+#[allow(unreachable_pub, reason = "a formula marks what its users may call")]
 #[allow(clippy::all, reason = "a formula uses what the language has")]
 mod rust {
     pub(crate) mod fit {

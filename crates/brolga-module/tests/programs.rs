@@ -11,11 +11,11 @@ use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module};
 
 use crate::common::{Fixture, double, number};
 
-pub fn jit() -> AdModule<JITModule> {
+pub(crate) fn jit() -> AdModule<JITModule> {
     AdModule::new(JITModule::new(brolga_testing::jit::host()))
 }
 
-pub fn f64s(m: &impl Module, params: usize, returns: usize) -> ir::Signature {
+pub(crate) fn f64s(m: &impl Module, params: usize, returns: usize) -> ir::Signature {
     let mut sig = m.make_signature();
     sig.params.extend(vec![AbiParam::new(types::F64); params]);
     sig.returns.extend(vec![AbiParam::new(types::F64); returns]);
@@ -23,7 +23,7 @@ pub fn f64s(m: &impl Module, params: usize, returns: usize) -> ir::Signature {
 }
 
 /// Define a function as a frontend does.
-pub fn define<M: Module>(
+pub(crate) fn define<M: Module>(
     m: &mut M,
     name: Option<&str>,
     sig: ir::Signature,
@@ -60,7 +60,7 @@ fn doubles(m: &mut AdModule<JITModule>, name: &str, writable: bool, values: &[f6
 }
 
 /// Call a function of doubles by its entry: arguments in, results out.
-pub fn run(m: &AdModule<JITModule>, door: FuncId, args: &[f64]) -> Vec<f64> {
+pub(crate) fn run(m: &AdModule<JITModule>, door: FuncId, args: &[f64]) -> Vec<f64> {
     let mut cells = vec![[0.0_f64, 0.0]; args.len().max(8)];
     args.iter().zip(&mut cells).for_each(|(a, c)| c[0] = *a);
     // SAFETY: an entry of one pointer, to cells of 16 bytes.

@@ -28,7 +28,7 @@ use crate::real::{Dual, Real};
 
 /// The domain of dual numbers.
 #[derive(Clone, Debug, Default)]
-pub struct Forward {
+pub(crate) struct Forward {
     nodes: PrimaryMap<NodeId, Dual>,
     /// Nodes whose tangent depends on untracked bits, with the instruction that made the bits.
     /// Looked up only.
@@ -37,13 +37,13 @@ pub struct Forward {
 
 impl Forward {
     /// An input with its tangent.
-    pub fn leaf(&mut self, value: f64, tangent: f64) -> NodeId {
+    pub(crate) fn leaf(&mut self, value: f64, tangent: f64) -> NodeId {
         self.nodes.push(Dual { re: value, eps: tangent })
     }
 
     /// The tangent of a node. `Err` says which instruction made the untracked bits that it depends
     /// on.
-    pub fn tangent(&self, n: NodeId) -> Result<f64, InstSite> {
+    pub(crate) fn tangent(&self, n: NodeId) -> Result<f64, InstSite> {
         match self.tainted.get(&n) {
             Some(&site) => Err(site),
             None => Ok(self.nodes[n].eps),

@@ -121,7 +121,7 @@ impl Real for f64 {
 
 /// A dual number: a value and its derivative along one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Dual {
+pub(crate) struct Dual {
     /// The value.
     pub re: f64,
     /// The derivative.
@@ -190,7 +190,7 @@ impl Neg for Dual {
 
 /// A number with the inputs that it depends on, one bit for each of some.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Dependent {
+pub(crate) struct Dependent {
     /// The value.
     pub re: f64,
     /// The inputs.

@@ -15,7 +15,7 @@ use crate::real::Real;
 /// Reflection `ψ(x) = ψ(1-x) - π/tan(πx)` brings x above 0, recurrence `ψ(x) = ψ(x+1) - 1/x` above
 /// 10, and there the asymptotic series `ln x - 1/2x - Σ B₂ₖ/(2k x²ᵏ)` has an error below one unit
 /// in the last place.
-pub fn digamma<R: Real>(x: R) -> R {
+pub(crate) fn digamma<R: Real>(x: R) -> R {
     let c = R::constant;
     let p = x.primal();
     if p <= 0.0 && p == p.floor() {
@@ -52,7 +52,7 @@ pub fn digamma<R: Real>(x: R) -> R {
 ///
 /// Recurrence `ψₙ(x) = ψₙ(x+1) - (-1)ⁿ n!/xⁿ⁺¹` brings x above `n + 20`, where the series is
 /// `(-1)ⁿ⁺¹ ((n-1)!/xⁿ + n!/2xⁿ⁺¹ + Σ B₂ₖ (2k+n-1)!/((2k)! x²ᵏ⁺ⁿ))`.
-pub fn polygamma(n: i32, x: f64) -> f64 {
+pub(crate) fn polygamma(n: i32, x: f64) -> f64 {
     const BERNOULLI: [f64; 8] =
         [1.0 / 6.0, -1.0 / 30.0, 1.0 / 42.0, -1.0 / 30.0, 5.0 / 66.0, -691.0 / 2730.0, 7.0 / 6.0, -3617.0 / 510.0];
     if n == 0 {

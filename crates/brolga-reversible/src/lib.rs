@@ -34,8 +34,6 @@
 //! their shadows. Claims that make a function reversible are checked at run time, if it is not said
 //! otherwise.
 
-#![warn(unreachable_pub)]
-
 pub mod ast;
 pub mod build;
 mod define;

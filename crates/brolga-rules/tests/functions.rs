@@ -8,7 +8,7 @@ use brolga_rules::{E, ExprRow, MathFn, MathKind, MathRule, Partial, Reads, gamma
 use crate::subjects::Foreign;
 
 /// Functions with a row.
-pub fn rows() -> impl Iterator<Item = (&'static MathRule, &'static ExprRow)> {
+pub(crate) fn rows() -> impl Iterator<Item = (&'static MathRule, &'static ExprRow)> {
     math_rules().filter_map(|rule| match &rule.kind {
         MathKind::Expr(row) | MathKind::Writes(row, _) => Some((rule, &**row)),
         MathKind::Memory(_) | MathKind::Inactive => None,
@@ -27,7 +27,7 @@ fn values(width: Width) -> Vec<f64> {
 }
 
 /// Points at which a function is smooth, or has a corner, a pole or an edge.
-pub fn points(f: &Foreign, rule: &'static MathRule, row: &ExprRow) -> Vec<Vec<f64>> {
+pub(crate) fn points(f: &Foreign, rule: &'static MathRule, row: &ExprRow) -> Vec<Vec<f64>> {
     let mut points = grid(f, row.n_operands());
     let base = base_name(&rule.symbol);
     points.retain(|p| is_smooth(base, f.width, p));
@@ -55,7 +55,7 @@ fn grid(f: &Foreign, n_operands: usize) -> Vec<Vec<f64>> {
 }
 
 /// Measurements at all points.
-pub fn probes(rule: &'static MathRule, row: &ExprRow) -> (Width, Vec<Probe>) {
+pub(crate) fn probes(rule: &'static MathRule, row: &ExprRow) -> (Width, Vec<Probe>) {
     let f = Foreign::new(rule);
     let call = |x: &[f64]| f.call(x);
     let base = base_name(&rule.symbol);
@@ -67,7 +67,7 @@ pub fn probes(rule: &'static MathRule, row: &ExprRow) -> (Width, Vec<Probe>) {
 }
 
 /// The symbol of the double-precision function.
-pub fn base_name(symbol: &'static str) -> &'static str {
+pub(crate) fn base_name(symbol: &'static str) -> &'static str {
     match symbol.strip_suffix('f') {
         Some(base) if math_rule(base).is_some() => base,
         _ => symbol,

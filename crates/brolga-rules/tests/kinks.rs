@@ -10,13 +10,13 @@ use crate::subjects::{Compiled, Foreign};
 const PAGE: &str = include_str!("../../../docs/KINKS.md");
 
 /// What is differentiated on a line.
-pub enum Subject {
+pub(crate) enum Subject {
     Opcode(Opcode),
     Function(&'static str),
 }
 
 /// A line of a table.
-pub struct Line {
+pub(crate) struct Line {
     pub subject: Subject,
     pub text: &'static str,
     pub operands: Vec<f64>,
@@ -26,7 +26,7 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn row(&self) -> &'static ExprRow {
+    pub(crate) fn row(&self) -> &'static ExprRow {
         match self.subject {
             Subject::Opcode(op) => match opcode_rule(op) {
                 OpcodeRule::Expr(row) => row,
@@ -57,7 +57,7 @@ impl Line {
     }
 
     /// Whether the row says what the line says.
-    pub fn agrees(&self, row: &ExprRow) -> Result<(), String> {
+    pub(crate) fn agrees(&self, row: &ExprRow) -> Result<(), String> {
         let results = self.function().0(&self.operands);
         for (r, o, partial) in row.partials() {
             let (got, want) = (partial.eval(1.0, &self.operands, &results), self.partials[r][o]);
@@ -75,7 +75,7 @@ impl Line {
 }
 
 /// All lines.
-pub fn lines() -> Vec<Line> {
+pub(crate) fn lines() -> Vec<Line> {
     let mut lines = Vec::new();
     let mut heading = "";
     for line in PAGE.lines() {

@@ -9,7 +9,7 @@ use cranelift_frontend::FunctionBuilder;
 use crate::subjects::{Compiled, lane, lanes, scalar};
 
 /// Opcodes with a formula.
-pub fn expr_rows() -> impl Iterator<Item = (Opcode, &'static ExprRow)> {
+pub(crate) fn expr_rows() -> impl Iterator<Item = (Opcode, &'static ExprRow)> {
     Opcode::all().iter().filter_map(|&op| match opcode_rule(op) {
         OpcodeRule::Expr(row) => Some((op, row)),
         _ => None,
@@ -39,7 +39,7 @@ fn points(width: Width, n_operands: usize) -> Vec<Vec<f64>> {
 }
 
 /// Measurements at all points.
-pub fn probes(op: Opcode, row: &ExprRow, width: Width) -> Vec<Probe> {
+pub(crate) fn probes(op: Opcode, row: &ExprRow, width: Width) -> Vec<Probe> {
     let code = Compiled::opcode(op, scalar(width), row.n_operands());
     let f = |x: &[f64]| vec![code.run_scalar(width, x)];
     let mut points = points(width, row.n_operands());
@@ -89,11 +89,11 @@ fn vectors_are_scalars_lane_by_lane() {
 }
 
 /// What is compiled to test the claim that an opcode's derivative is zero.
-pub type Build = Box<dyn Fn(&mut FunctionBuilder, Value) -> Value>;
+pub(crate) type Build = Box<dyn Fn(&mut FunctionBuilder, Value) -> Value>;
 
 /// For each opcode whose row is `Zero`, functions of one float, or of a vector of floats, to
 /// integers or floats. `None` if no float goes in.
-pub fn zero_subjects(op: Opcode) -> Option<Vec<(Type, Build)>> {
+pub(crate) fn zero_subjects(op: Opcode) -> Option<Vec<(Type, Build)>> {
     fn build(f: impl Fn(&mut FunctionBuilder, Value) -> Value + 'static) -> Build {
         Box::new(f)
     }

@@ -151,7 +151,7 @@ fn slopes_of_partials_agree_with_differences() {
 /// Whether a row has another slope of a partial at an edge than its function: that of a power at
 /// exponent 0 is 1/x in the exponent, in whichever order. Third derivatives ask for more: it is the
 /// power over x, so that it has the slope of the power.
-pub fn differs_at_an_edge(symbol: &str, row: &ExprRow) -> bool {
+pub(crate) fn differs_at_an_edge(symbol: &str, row: &ExprRow) -> bool {
     let slope = |o: usize, along: usize, z: f64| slopes(row, row.partial(0, o), &[2.0, 0.0], &[z])[along];
     symbol == "pow" && (slope(0, 1, 1.0) != 0.5 || slope(1, 0, 1.0) != 0.5 || slope(0, 1, 3.0) != 1.5)
 }

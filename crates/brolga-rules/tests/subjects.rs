@@ -14,11 +14,11 @@ use cranelift_module::{Linkage, Module, default_libcall_names};
 
 /// A compiled function that reads its operands from memory, 16 bytes apart, and writes its result
 /// to memory.
-pub struct Compiled(extern "C" fn(*const u8, *mut u8));
+pub(crate) struct Compiled(extern "C" fn(*const u8, *mut u8));
 
 impl Compiled {
     /// Compile what `build` makes of operands of types `params`.
-    pub fn new(params: &[Type], build: impl FnOnce(&mut FunctionBuilder, &[Value]) -> Value) -> Self {
+    pub(crate) fn new(params: &[Type], build: impl FnOnce(&mut FunctionBuilder, &[Value]) -> Value) -> Self {
         let mut flags = settings::builder();
         flags.set("opt_level", "speed").expect("a setting of Cranelift");
         let isa = cranelift_native::builder().expect("a supported host");
@@ -50,7 +50,7 @@ impl Compiled {
     }
 
     /// Compile one instruction, whose operands and result all have type `ty`.
-    pub fn opcode(op: Opcode, ty: Type, n_operands: usize) -> Self {
+    pub(crate) fn opcode(op: Opcode, ty: Type, n_operands: usize) -> Self {
         Self::new(&vec![ty; n_operands], |b, x| match *x {
             [x] => {
                 let (inst, dfg) = b.ins().Unary(op, ty, x);
@@ -69,21 +69,21 @@ impl Compiled {
     }
 
     /// Run on raw operands.
-    pub fn run(&self, operands: &[[u8; 16]]) -> [u8; 16] {
+    pub(crate) fn run(&self, operands: &[[u8; 16]]) -> [u8; 16] {
         let mut out = [0; 16];
         (self.0)(operands.as_ptr().cast(), out.as_mut_ptr());
         out
     }
 
     /// Run on one float per operand (in the low lane), giving one.
-    pub fn run_scalar(&self, width: Width, operands: &[f64]) -> f64 {
+    pub(crate) fn run_scalar(&self, width: Width, operands: &[f64]) -> f64 {
         let operands: Vec<_> = operands.iter().map(|&x| lanes(width, &[x])).collect();
         lane(width, &self.run(&operands), 0)
     }
 }
 
 /// A vector with these lanes, the rest zero.
-pub fn lanes(width: Width, values: &[f64]) -> [u8; 16] {
+pub(crate) fn lanes(width: Width, values: &[f64]) -> [u8; 16] {
     let mut bytes = [0; 16];
     for (i, &x) in values.iter().enumerate() {
         match width {
@@ -95,7 +95,7 @@ pub fn lanes(width: Width, values: &[f64]) -> [u8; 16] {
 }
 
 /// One lane of a vector.
-pub fn lane(width: Width, bytes: &[u8; 16], i: usize) -> f64 {
+pub(crate) fn lane(width: Width, bytes: &[u8; 16], i: usize) -> f64 {
     match width {
         Width::F64 => f64::from_le_bytes(bytes[8 * i..][..8].try_into().expect("eight bytes")),
         Width::F32 => f64::from(f32::from_le_bytes(bytes[4 * i..][..4].try_into().expect("four bytes"))),
@@ -103,7 +103,7 @@ pub fn lane(width: Width, bytes: &[u8; 16], i: usize) -> f64 {
 }
 
 /// The scalar type of a width.
-pub fn scalar(width: Width) -> Type {
+pub(crate) fn scalar(width: Width) -> Type {
     match width {
         Width::F64 => types::F64,
         Width::F32 => types::F32,
@@ -111,7 +111,7 @@ pub fn scalar(width: Width) -> Type {
 }
 
 /// A C function from the system's library.
-pub struct Foreign {
+pub(crate) struct Foreign {
     address: *const c_void,
     rule: &'static MathRule,
     pub width: Width,
@@ -174,7 +174,7 @@ extern "C" fn first32(x: f32, _v: f32) -> f32 {
 
 impl Foreign {
     /// The function of a rule with float operands.
-    pub fn new(rule: &'static MathRule) -> Self {
+    pub(crate) fn new(rule: &'static MathRule) -> Self {
         let address = match &*rule.symbol {
             // These are in the run time or in compilers' support libraries.
             "brolga_digamma" => digamma64 as *const c_void,
@@ -199,13 +199,13 @@ impl Foreign {
     }
 
     /// Whether operand `i` is a float.
-    pub fn is_continuous(&self, i: usize) -> bool {
+    pub(crate) fn is_continuous(&self, i: usize) -> bool {
         self.rule.params[i].is_float()
     }
 
     /// Call it. Integers are passed as doubles; operands for pointers are ignored. The results are
     /// those of the row.
-    pub fn call(&self, x: &[f64]) -> Vec<f64> {
+    pub(crate) fn call(&self, x: &[f64]) -> Vec<f64> {
         use Ty::{F32, F64, I32, I64, Ptr};
         let a = self.address;
         // Room for what is written through pointers.

@@ -97,7 +97,7 @@ impl CaptureTable {
 ///
 /// # Safety
 /// `captures` is null or points to a valid [`Captures`] whose pairs are sorted.
-pub unsafe extern "C" fn brolga_lookup(
+pub(crate) unsafe extern "C" fn brolga_lookup(
     captures: *const Captures,
     primal: *const u8,
     signature: u64,

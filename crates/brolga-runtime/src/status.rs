@@ -13,12 +13,12 @@
 //! **Cost.** Two instructions for a call of a helper.
 
 /// All went well.
-pub const OK: u64 = 0;
+pub(crate) const OK: u64 = 0;
 /// The tape segment has no room left.
-pub const TAPE_FULL: u64 = 1;
+pub(crate) const TAPE_FULL: u64 = 1;
 /// The primal's memory was available but memory for its shadow was not.
-pub const NO_SHADOW_MEMORY: u64 = 3;
+pub(crate) const NO_SHADOW_MEMORY: u64 = 3;
 /// `realloc` of a block that was not allocated through this segment, so that its size is not known.
-pub const UNKNOWN_BLOCK: u64 = 5;
+pub(crate) const UNKNOWN_BLOCK: u64 = 5;
 /// Two cotangents of unknown size meet, so they cannot be added.
-pub const UNTRACKED: u64 = 7;
+pub(crate) const UNTRACKED: u64 = 7;

@@ -28,7 +28,6 @@
 //! states and tape: each method says how many ([`Method::forecast`]).
 
 #![forbid(unsafe_code)]
-#![warn(unreachable_pub)]
 
 mod action;
 pub mod bennett;

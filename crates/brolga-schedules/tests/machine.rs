@@ -14,7 +14,7 @@ fn step(state: u64, index: u64) -> u64 {
 }
 
 /// The states before each step, and the one behind the loop.
-pub fn states(steps: u64) -> Vec<u64> {
+pub(crate) fn states(steps: u64) -> Vec<u64> {
     let mut all = vec![7];
     for i in 0..steps {
         all.push(step(all[i as usize], i));
@@ -23,7 +23,7 @@ pub fn states(steps: u64) -> Vec<u64> {
 }
 
 /// The machine's memory.
-pub struct Machine {
+pub(crate) struct Machine {
     states: Vec<u64>,
     /// The working state, and which it is; nothing behind a reversal.
     working: Option<(u64, u64)>,
@@ -43,7 +43,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new(steps: u64) -> Self {
+    pub(crate) fn new(steps: u64) -> Self {
         Self {
             states: states(steps),
             working: Some((0, 7)),
@@ -94,7 +94,7 @@ impl Machine {
     }
 
     /// Do one action. Where the loop ends, if it is not known to.
-    pub fn act(&mut self, action: Action) -> Option<StepId> {
+    pub(crate) fn act(&mut self, action: Action) -> Option<StepId> {
         let mut end = None;
         if !matches!(action, Action::Reverse { .. } | Action::Turn) {
             self.tape = None;
@@ -141,17 +141,17 @@ impl Machine {
     }
 
     /// Slots that hold a state.
-    pub fn live(&self) -> impl Iterator<Item = &SlotId> {
+    pub(crate) fn live(&self) -> impl Iterator<Item = &SlotId> {
         self.slots.keys()
     }
 
     /// Steps on the tape, with those that a joint step has put there.
-    pub fn on_tape(&self) -> u64 {
+    pub(crate) fn on_tape(&self) -> u64 {
         self.tape.as_ref().map_or(0, |t| t.1.len() as u64)
     }
 
     /// Reverse all again.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         assert_eq!(self.end, 0);
         self.end = self.steps();
         self.runs.fill(0);
@@ -159,7 +159,7 @@ impl Machine {
     }
 
     /// Whether everything has been reversed, with so many slots left.
-    pub fn finished(&self, slots: usize) {
+    pub(crate) fn finished(&self, slots: usize) {
         assert!(self.is_past_turn, "no turn");
         assert_eq!(self.end, 0, "steps that were not reversed");
         assert_eq!(self.slots.len(), slots, "slots that were not dropped");
@@ -170,7 +170,7 @@ impl Machine {
 }
 
 /// Run a schedule for a loop of `steps`, of which it knows `told`.
-pub fn run(method: Method, steps: u64, told: Option<u64>, reversal: Reversal) -> Machine {
+pub(crate) fn run(method: Method, steps: u64, told: Option<u64>, reversal: Reversal) -> Machine {
     let mut schedule = Schedule::new(method, told, reversal).unwrap();
     let mut machine = Machine::new(steps);
     drive(&mut schedule, &mut machine);
@@ -179,7 +179,7 @@ pub fn run(method: Method, steps: u64, told: Option<u64>, reversal: Reversal) ->
 }
 
 /// Run what is left of a schedule.
-pub fn drive(schedule: &mut Schedule, machine: &mut Machine) {
+pub(crate) fn drive(schedule: &mut Schedule, machine: &mut Machine) {
     while let Some(action) = schedule.next() {
         if let Some(end) = machine.act(action) {
             schedule.end_of_loop(end).unwrap();

@@ -88,7 +88,7 @@ pub(crate) enum Symbols {
 
 impl Symbols {
     /// That of the forward pass or of the one function, and that of the pullback.
-    pub fn both(&self) -> [&str; 2] {
+    pub(crate) fn both(&self) -> [&str; 2] {
         match self {
             Self::Pair(symbols) => [&symbols.forward, &symbols.pullback],
             Self::Combined(symbol) => [symbol, ""],
@@ -96,7 +96,7 @@ impl Symbols {
     }
 
     /// Those of a pair.
-    pub fn pair(self) -> PairSymbols {
+    pub(crate) fn pair(self) -> PairSymbols {
         match self {
             Self::Pair(symbols) => symbols,
             Self::Combined(symbol) => unreachable!("{symbol} is one function"),
@@ -104,7 +104,7 @@ impl Symbols {
     }
 
     /// That of one function.
-    pub fn combined(self) -> String {
+    pub(crate) fn combined(self) -> String {
         match self {
             Self::Combined(symbol) => symbol,
             Self::Pair(symbols) => unreachable!("{symbols:?} are two functions"),

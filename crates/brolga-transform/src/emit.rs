@@ -52,7 +52,7 @@ pub(crate) struct Emitter<'s, 'f> {
 
 impl<'s, 'f> Emitter<'s, 'f> {
     /// An emitter for what these statements have been assembled to.
-    pub fn new(
+    pub(crate) fn new(
         facts: &'s Facts<'f>,
         stmts: &AdStmts,
         isa: &'s dyn TargetIsa,
@@ -79,7 +79,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
     ///
     /// # Errors
     /// A pass that has broken a function ([`verified::passes`]): a bug of ours.
-    pub fn emit(mut self, assembled: &Assembled, symbols: Symbols) -> Result<(Emitted, Remarks), Diagnostics> {
+    pub(crate) fn emit(mut self, assembled: &Assembled, symbols: Symbols) -> Result<(Emitted, Remarks), Diagnostics> {
         let Assembled { graphs, plan, versioned } = assembled;
         let variant = self.facts.variant.clone();
         let emitted = match graphs {

@@ -14,7 +14,7 @@ use cranelift_entity::SecondaryMap;
 
 /// A table by names.
 #[derive(Default)]
-pub struct ByName<T: Clone + Default> {
+pub(crate) struct ByName<T: Clone + Default> {
     primal: SecondaryMap<ir::Value, T>,
     delta: SecondaryMap<ir::Value, T>,
     tangent: SecondaryMap<ir::Value, T>,
@@ -25,12 +25,12 @@ pub struct ByName<T: Clone + Default> {
 impl<T: Copy + Default> ByName<T> {
     /// For a primal of so many values. A table that grows with each name is filled a little at a
     /// time, which takes longer.
-    pub fn new(values: usize) -> Self {
+    pub(crate) fn new(values: usize) -> Self {
         Self { primal: one_each(values), ..Self::default() }
     }
 
     /// What a name has.
-    pub fn get(&self, name: Val) -> T {
+    pub(crate) fn get(&self, name: Val) -> T {
         match name {
             Val::Primal(v) => self.primal[v],
             Val::Delta(v) => self.delta[v],
@@ -41,7 +41,7 @@ impl<T: Copy + Default> ByName<T> {
     }
 
     /// What a name has, to be changed.
-    pub fn at(&mut self, name: Val) -> &mut T {
+    pub(crate) fn at(&mut self, name: Val) -> &mut T {
         match name {
             Val::Primal(v) => &mut self.primal[v],
             Val::Delta(v) => &mut self.delta[v],

@@ -26,7 +26,7 @@ fn known<'a>(kind: GraphKind, facts: &'a Facts<'_>, plan: &'a Plan) -> Known<'a>
 ///
 /// # Errors
 /// The rules that it breaks: a bug of ours.
-pub fn graph(
+pub(crate) fn graph(
     stage: &str,
     kind: GraphKind,
     graph: &CfgBlocks,
@@ -40,7 +40,7 @@ pub fn graph(
 ///
 /// # Errors
 /// As of [`graph`].
-pub fn with_shapes(
+pub(crate) fn with_shapes(
     stage: &str,
     kind: GraphKind,
     graph: &CfgBlocks,
@@ -59,7 +59,7 @@ pub fn with_shapes(
 ///
 /// # Errors
 /// The rules that they break: a bug of ours.
-pub fn pair(
+pub(crate) fn pair(
     stage: &str,
     forward: &CfgBlocks,
     pullback: &CfgBlocks,
@@ -77,7 +77,7 @@ pub fn pair(
 ///
 /// # Errors
 /// The rules that they break: a bug of ours.
-pub fn pullback_of(
+pub(crate) fn pullback_of(
     stage: &str,
     forward: &CfgBlocks,
     pullback: &CfgBlocks,
@@ -100,7 +100,7 @@ pub fn pullback_of(
 ///
 /// # Errors
 /// The pass, and what Cranelift's verifier says: a bug of ours.
-pub fn passes(passes: &mut Passes, symbol: &str) -> Result<(), Diagnostics> {
+pub(crate) fn passes(passes: &mut Passes, symbol: &str) -> Result<(), Diagnostics> {
     let Some(Broken { pass, function, message }) = passes.take_broken() else { return Ok(()) };
     let d = Diagnostic::new("AD0901", format!("internal: {function} does not verify behind the pass `{pass}`"))
         .in_func(symbol)

@@ -49,8 +49,6 @@
 //! **Cost.** Translation and compilation once for a module and once for each derivative; address
 //! space for a shadow as large as the memory of each instance.
 
-#![warn(unreachable_pub)]
-
 mod error;
 mod forked;
 mod function;

@@ -14,8 +14,6 @@
 //! default that is done with little effort first, and with all when calls have paid for it
 //! ([`Effort::Tiered`]).
 
-#![warn(unreachable_pub)]
-
 pub mod cache;
 pub mod drivers;
 pub mod error;

@@ -7,7 +7,7 @@ use crate::judge::SECOND;
 
 /// A program in pieces.
 #[derive(Clone)]
-pub struct Reducible {
+pub(super) struct Reducible {
     /// Comments that mean something to the judge: data objects and the like.
     pub header: String,
     /// The call of the first function, as it stands after `; grad:`.
@@ -17,7 +17,7 @@ pub struct Reducible {
 }
 
 impl Reducible {
-    pub fn parse(text: &str) -> Result<Self> {
+    pub(super) fn parse(text: &str) -> Result<Self> {
         let line = text.lines().find_map(|l| l.strip_prefix("; grad:")).unwrap_or_default();
         let header = text
             .lines()
@@ -27,7 +27,7 @@ impl Reducible {
         Ok(Self { header: header.collect(), call: line.trim().to_owned(), functions })
     }
 
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut out = format!("{}; grad: {}\n", self.header, self.call);
         for f in &self.functions {
             out += &format!("\n{}\n", without_comments(&f.display().to_string()));
@@ -36,7 +36,7 @@ impl Reducible {
     }
 
     /// A number that edits make smaller.
-    pub fn size(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         let insts = |f: &Function| f.layout.blocks().map(|b| 2 + f.layout.block_insts(b).count()).sum::<usize>();
         let params = |f: &Function| {
             f.layout.blocks().map(|b| f.dfg.block_params(b).len()).sum::<usize>() + f.signature.returns.len()

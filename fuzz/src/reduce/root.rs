@@ -90,7 +90,7 @@ fn split(list: &str) -> Vec<String> {
 }
 
 /// An argument of the call becomes zero inside.
-pub fn drop_param(p: &Reducible, n: usize) -> Option<Reducible> {
+pub(super) fn drop_param(p: &Reducible, n: usize) -> Option<Reducible> {
     (n < p.functions.first()?.signature.params.len()).then_some(())?;
     let mut out = p.clone();
     let mut call = RootCall::parse(&p.call)?;
@@ -103,7 +103,7 @@ pub fn drop_param(p: &Reducible, n: usize) -> Option<Reducible> {
 }
 
 /// A result of the called function goes.
-pub fn drop_result(p: &Reducible, n: usize) -> Option<Reducible> {
+pub(super) fn drop_result(p: &Reducible, n: usize) -> Option<Reducible> {
     (n < p.functions.first()?.signature.returns.len()).then_some(())?;
     let mut out = p.clone();
     let mut call = RootCall::parse(&p.call)?;

@@ -16,7 +16,7 @@ const ALONE: [(&str, &str, &str); 2] = [
 ];
 
 /// What is wrong with the test binaries of the workspace.
-pub fn check(root: &Path) -> Vec<String> {
+pub(super) fn check(root: &Path) -> Vec<String> {
     let workspace = std::fs::read_to_string(root.join("Cargo.toml")).unwrap_or_default();
     let members = workspace.split("members = [").nth(1).and_then(|m| m.split(']').next()).unwrap_or_default();
     let members = members.split('"').skip(1).step_by(2);

@@ -24,7 +24,7 @@ pub(super) fn modules(folder: &Path) -> Modules {
 }
 
 /// What is wrong with the imports of all crates below a folder.
-pub fn check(crates: &Path) -> Vec<String> {
+pub(super) fn check(crates: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for folder in std::fs::read_dir(crates).into_iter().flatten().flatten() {
         let name = folder.file_name().to_string_lossy().into_owned();

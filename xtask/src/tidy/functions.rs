@@ -22,7 +22,7 @@ const TABLES: &[(&str, &str)] = &[
 ];
 
 /// Functions of a file that are too long.
-pub fn check(file: &str, text: &str) -> Vec<String> {
+pub(super) fn check(file: &str, text: &str) -> Vec<String> {
     let long = lengths(text).into_iter().filter(|(_, lines)| *lines > MOST);
     long.filter(|(name, _)| !TABLES.contains(&(file, name.as_str())))
         .map(|(name, lines)| format!("`{name}` has {lines} lines; {MOST} are allowed"))

@@ -525,7 +525,7 @@ const FOLDERS: &[(&str, &[Allowed])] = &[
 ];
 
 /// What is wrong with the dependencies of all packages, and with imports between folders.
-pub fn check(root: &Path) -> Vec<String> {
+pub(super) fn check(root: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut manifests: BTreeMap<String, String> = BTreeMap::new();
     for folder in ["", "crates"] {

@@ -38,7 +38,7 @@ const WANTED: [&str; 9] = [
 const FILES: [&str; 3] = ["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 /// What is missing in the packages of the workspace.
-pub fn check(root: &Path) -> Vec<String> {
+pub(super) fn check(root: &Path) -> Vec<String> {
     let workspace = std::fs::read_to_string(root.join("Cargo.toml")).unwrap_or_default();
     let members = workspace.split("members = [").nth(1).and_then(|m| m.split(']').next()).unwrap_or_default();
     let read = |folder: &str| {

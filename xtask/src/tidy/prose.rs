@@ -50,7 +50,7 @@ fn bound(name: &str) -> Option<usize> {
 }
 
 /// What is wrong with a document.
-pub fn document(name: &str, text: &str) -> Vec<String> {
+pub(super) fn document(name: &str, text: &str) -> Vec<String> {
     let mut out = Vec::new();
     let lines = text.lines().count();
     if let Some(most) = bound(name).filter(|most| lines > *most) {
@@ -82,7 +82,7 @@ pub fn document(name: &str, text: &str) -> Vec<String> {
 
 /// What is wrong with the comments of a Rust file: lines that are wider than prose may be, and
 /// words that are [`VAGUE`], at the end of a line of code, too.
-pub fn comments(text: &str) -> Vec<String> {
+pub(super) fn comments(text: &str) -> Vec<String> {
     let mut out = Vec::new();
     let mut listing = false;
     for (number, line) in (1..).zip(text.lines()) {
@@ -107,13 +107,13 @@ pub fn comments(text: &str) -> Vec<String> {
 
 /// What is wrong with the comments of a CLIF file: lines that are wider than prose may be, but for
 /// directives, and words that are [`VAGUE`].
-pub fn clif(text: &str) -> Vec<String> {
+pub(super) fn clif(text: &str) -> Vec<String> {
     let is_directive = |comment: &str| comment.split_once(':').is_some_and(|(word, _)| DIRECTIVES.contains(&word));
     lines_with(text, ';', is_directive)
 }
 
 /// The same of a shell script.
-pub fn shell(text: &str) -> Vec<String> {
+pub(super) fn shell(text: &str) -> Vec<String> {
     lines_with(text, '#', |comment| comment.starts_with('!'))
 }
 

@@ -14,7 +14,7 @@ const MOST: usize = 2;
 const KNOWN: &[(&str, usize)] = &[("Cli", 4)];
 
 /// Names that are defined too often, and entries of [`KNOWN`] that are not true.
-pub fn check(root: &Path, files: &[PathBuf]) -> Vec<String> {
+pub(super) fn check(root: &Path, files: &[PathBuf]) -> Vec<String> {
     let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for path in files {
         let name = path.strip_prefix(root).unwrap_or(path);

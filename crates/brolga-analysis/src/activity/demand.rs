@@ -99,12 +99,12 @@ pub(super) struct DemandCx<'a, 'b> {
 }
 
 impl<'a, 'b> DemandCx<'a, 'b> {
-    pub fn new(i: &'a DemandInput<'b>) -> Self {
+    pub(super) fn new(i: &'a DemandInput<'b>) -> Self {
         Self { i, found: SecondaryMap::new(), work: Vec::new(), stores: None, results: Vec::new(), with_params: false }
     }
 
     /// Close what has been found backwards.
-    pub fn solve(&mut self) {
+    pub(super) fn solve(&mut self) {
         while let Some(v) = self.work.pop() {
             let how = self.found[v].expect("it is demanded");
             self.operands(v, how);
@@ -125,7 +125,7 @@ impl<'a, 'b> DemandCx<'a, 'b> {
     }
 
     /// An integer is demanded.
-    pub fn reach(&mut self, v: ir::Value, how: Demand) {
+    pub(super) fn reach(&mut self, v: ir::Value, how: Demand) {
         let v = self.i.func.dfg.resolve_aliases(v);
         if self.is_int(v) && self.found[v] < Some(how) {
             self.found[v] = Some(how);

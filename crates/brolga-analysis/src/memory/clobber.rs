@@ -158,7 +158,7 @@ pub(crate) struct Writes<'a> {
 
 impl<'a> Writes<'a> {
     /// Find them. So many questions are going to be asked.
-    pub fn of(cx: &'a ClobberInput<'a>, questions: usize) -> Self {
+    pub(crate) fn of(cx: &'a ClobberInput<'a>, questions: usize) -> Self {
         let mut by_origin: IndexMap<Origin, Vec<Access>> = IndexMap::default();
         let mut order: SecondaryMap<ir::Inst, u32> = one_each(cx.func.dfg.num_insts());
         for &block in &cx.cfg.blocks {
@@ -189,7 +189,7 @@ impl<'a> Writes<'a> {
     }
 
     /// Whether the place of an access may be written by its instruction or behind it, on any way.
-    pub fn may_follow(&mut self, l: &Access) -> bool {
+    pub(crate) fn may_follow(&mut self, l: &Access) -> bool {
         let Self { cx, by_origin, writes_after, last, order, closely, reachable } = self;
         let places = cx.places();
         by_origin.iter().filter(|w| cx.may_alias(*w.0, l.place.origin)).any(|(o, at)| {

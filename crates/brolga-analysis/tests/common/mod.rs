@@ -9,7 +9,7 @@ use cranelift_codegen::ir::Function;
 
 /// The program of a module, whose memory is one piece; those of these functions that it has are its
 /// allocator.
-pub fn module(text: &str, allocator: &[(&str, Allocator)]) -> Program {
+pub(crate) fn module(text: &str, allocator: &[(&str, Allocator)]) -> Program {
     let mut program = program(text);
     program.vmctx_pointers_only = true;
     for &(name, kind) in allocator {
@@ -21,11 +21,11 @@ pub fn module(text: &str, allocator: &[(&str, Allocator)]) -> Program {
 }
 
 /// `malloc` and `free` of a module.
-pub const MALLOC_AND_FREE: [(&str, Allocator); 2] =
+pub(crate) const MALLOC_AND_FREE: [(&str, Allocator); 2] =
     [("malloc", Allocator::Allocate { zeroed: false }), ("free", Allocator::Release { pointer: 1 })];
 
 /// The functions with a body.
-pub fn bodies(program: &Program) -> HashMap<FuncKey, &Function> {
+pub(crate) fn bodies(program: &Program) -> HashMap<FuncKey, &Function> {
     program.funcs.iter().filter_map(|(k, f)| Some((k, f.body.as_ref()?))).collect()
 }
 
@@ -34,11 +34,11 @@ fn promises(noalias: &[bool]) -> Vec<Promises> {
 }
 
 /// The caller has said of no parameter that nothing else leads to its memory.
-pub const NOTHING_SAID: (&[bool], &[bool]) = (&[], &[]);
+pub(crate) const NOTHING_SAID: (&[bool], &[bool]) = (&[], &[]);
 
 /// Ask about `%f`. `pointers` and `numbers` are the parameters of which that has been said, as
 /// pointers and as numbers of a module.
-pub fn with_input<R>(
+pub(crate) fn with_input<R>(
     program: &Program,
     (pointers, numbers): (&[bool], &[bool]),
     ask: impl FnOnce(ClobberInput<'_>, &Summaries) -> R,

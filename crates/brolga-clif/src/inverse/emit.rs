@@ -41,7 +41,7 @@ pub(super) const BY_HAND: &str = "write an inverse by hand: `inverse_pair`";
 
 impl Inverse<'_, '_, '_, '_> {
     /// Undo pieces, the last first.
-    pub fn undo_all(&mut self, parts: &[UndoPart]) -> Undoable<()> {
+    pub(super) fn undo_all(&mut self, parts: &[UndoPart]) -> Undoable<()> {
         for (i, part) in parts.iter().enumerate().rev() {
             self.readings.undo(parts, i);
             match part {
@@ -86,18 +86,18 @@ impl Inverse<'_, '_, '_, '_> {
         Ok(())
     }
 
-    pub fn open(&mut self, block: Block) {
+    pub(super) fn open(&mut self, block: Block) {
         self.pos.insert_block(block);
         self.pos.goto_bottom(block);
     }
 
     /// Whether a value can be computed again here.
-    pub fn is_steady(&self, v: Value) -> bool {
+    pub(super) fn is_steady(&self, v: Value) -> bool {
         self.is_steady_of(v, &mut HashMap::default())
     }
 
     /// The same, with what is known of others.
-    pub fn is_steady_of(&self, v: Value, seen: &mut HashMap<Value, bool>) -> bool {
+    pub(super) fn is_steady_of(&self, v: Value, seen: &mut HashMap<Value, bool>) -> bool {
         let v = self.view.resolved(v);
         if self.known.contains_key(&v) {
             return true;
@@ -139,7 +139,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// Compute a value again, which an instruction needs.
-    pub fn steady(&mut self, v: Value, at: Inst) -> Undoable<Value> {
+    pub(super) fn steady(&mut self, v: Value, at: Inst) -> Undoable<Value> {
         let v = self.view.resolved(v);
         if let Some(&known) = self.known.get(&v) {
             return Ok(known);
@@ -176,7 +176,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// The first of what a value is made of that cannot be computed again.
-    pub fn first_lost(&self, v: Value) -> Value {
+    pub(super) fn first_lost(&self, v: Value) -> Value {
         let args = match self.view.func.dfg.value_def(v) {
             ValueDef::Result(inst, _) => self.view.func.dfg.inst_args(inst),
             ValueDef::Param(..) | ValueDef::Union(..) => &[],
@@ -186,7 +186,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// A copy of an instruction, of these operands.
-    pub fn copied(&mut self, inst: Inst, args: &[Value]) -> Vec<Value> {
+    pub(super) fn copied(&mut self, inst: Inst, args: &[Value]) -> Vec<Value> {
         let copy = self.pos.func.dfg.clone_inst(inst);
         let mut next = args.iter();
         self.pos.func.dfg.map_inst_values(copy, |_| *next.next().expect("there is one for each"));

@@ -51,7 +51,7 @@ fn some() -> Value {
 
 impl Inverse<'_, '_, '_, '_> {
     /// Undo a loop.
-    pub fn undo_loop(&mut self, of: &UndoLoop) -> Undoable<()> {
+    pub(super) fn undo_loop(&mut self, of: &UndoLoop) -> Undoable<()> {
         let params = self.view.func.dfg.block_params(of.header).to_vec();
         let carried = self.carried(of, &params);
         let counters: Vec<Value> = carried.counted.iter().map(|&i| params[i]).collect();

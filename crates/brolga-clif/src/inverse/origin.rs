@@ -32,7 +32,7 @@ pub(super) enum AddressOrigin {
 }
 
 impl AddressOrigin {
-    pub fn states(&self) -> HashSet<usize> {
+    pub(super) fn states(&self) -> HashSet<usize> {
         match self {
             Self::Sum(times) => times.keys().copied().collect(),
             Self::Some(states) => states.clone(),

@@ -49,7 +49,7 @@ pub(super) struct Readings<'p> {
 }
 
 impl<'p> Readings<'p> {
-    pub fn of(view: &View<'_>, parts: &'p [UndoPart]) -> Self {
+    pub(super) fn of(view: &View<'_>, parts: &'p [UndoPart]) -> Self {
         let mut this = Self::default();
         this.find(view, parts);
         this
@@ -88,12 +88,12 @@ impl<'p> Readings<'p> {
     }
 
     /// What reads.
-    pub fn reading(&self, number: usize) -> Reading<'p> {
+    pub(super) fn reading(&self, number: usize) -> Reading<'p> {
         self.all[number].of
     }
 
     /// States that are stored to between what reads and what is undone; none if it lies behind.
-    pub fn stored_since(&self, number: usize) -> Option<HashSet<usize>> {
+    pub(super) fn stored_since(&self, number: usize) -> Option<HashSet<usize>> {
         let of = &self.all[number];
         let until = self.undone.get(&of.list).copied().filter(|&at| at >= of.part)?;
         let between = self.stored[&of.list][of.part + 1..=until].iter().chain(&self.counting);
@@ -101,7 +101,7 @@ impl<'p> Readings<'p> {
     }
 
     /// The loop, load or call that a value is of.
-    pub fn around(&self, view: &View<'_>, v: Value) -> Option<usize> {
+    pub(super) fn around(&self, view: &View<'_>, v: Value) -> Option<usize> {
         let of_loop = view.block_of(v).and_then(|b| self.by_block.get(&b));
         let of_inst = || match view.func.dfg.value_def(view.resolved(v)) {
             ValueDef::Result(inst, _) => self.by_inst.get(&inst),
@@ -111,12 +111,12 @@ impl<'p> Readings<'p> {
     }
 
     /// From now on this piece of a list is undone, and those behind it have been.
-    pub fn undo(&mut self, parts: &[UndoPart], part: usize) {
+    pub(super) fn undo(&mut self, parts: &[UndoPart], part: usize) {
         self.undone.insert(parts.as_ptr(), part);
     }
 
     /// All of a list has been undone.
-    pub fn undone(&mut self, parts: &[UndoPart]) {
+    pub(super) fn undone(&mut self, parts: &[UndoPart]) {
         self.undone.remove(&parts.as_ptr());
     }
 }

@@ -21,7 +21,7 @@ use crate::map::HashMap;
 
 impl Inverse<'_, '_, '_, '_> {
     /// Whether a loop that stores nothing, a load or a call can be run again here.
-    pub fn can_rerun(&self, number: usize, seen: &mut HashMap<Value, bool>) -> bool {
+    pub(super) fn can_rerun(&self, number: usize, seen: &mut HashMap<Value, bool>) -> bool {
         let stored = self.readings.stored_since(number);
         let (view, func) = (self.view, self.view.func);
         let reads_the_same = |inst: Inst| {
@@ -51,7 +51,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// Run a loop again; then its values are known.
-    pub fn rerun_loop(&mut self, number: usize, of: &PureLoop) -> Undoable<()> {
+    pub(super) fn rerun_loop(&mut self, number: usize, of: &PureLoop) -> Undoable<()> {
         let func = self.view.func;
         let insts: Vec<Inst> = of.blocks.iter().flat_map(|&b| func.layout.block_insts(b)).collect();
         for &inst in &insts {

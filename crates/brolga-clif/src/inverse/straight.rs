@@ -63,7 +63,7 @@ const MOST_PAIRS: usize = 6;
 
 impl Inverse<'_, '_, '_, '_> {
     /// Undo a straight piece.
-    pub fn straight(&mut self, insts: &[Inst]) -> Undoable<()> {
+    pub(super) fn straight(&mut self, insts: &[Inst]) -> Undoable<()> {
         let mut places = self.places(insts);
         if places.all.iter().all(|c| c.store.is_none()) {
             return Ok(());
@@ -264,7 +264,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// A value by one step.
-    pub fn taken(&mut self, v: Value, step: UndoStep, same: &Same) -> Undoable<Value> {
+    pub(super) fn taken(&mut self, v: Value, step: UndoStep, same: &Same) -> Undoable<Value> {
         let dfg = &self.view.func.dfg;
         let named = |v: Value| {
             let v = self.view.resolved(v);

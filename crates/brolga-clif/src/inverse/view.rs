@@ -80,7 +80,7 @@ pub(super) enum MemoryRoot {
 }
 
 impl<'f> View<'f> {
-    pub fn of(func: &'f ir::Function, asked: &'f InverseRequest<'f>) -> Undoable<Self> {
+    pub(super) fn of(func: &'f ir::Function, asked: &'f InverseRequest<'f>) -> Undoable<Self> {
         let entry = func.layout.entry_block().expect("it has a body");
         let origins = origins(func, asked.states);
         let mut this = Self { func, asked, entry, written: HashSet::default(), origins };
@@ -136,13 +136,13 @@ impl<'f> View<'f> {
     }
 
     /// What a call does.
-    pub fn called(&self, inst: Inst) -> Option<UndoneCall> {
+    pub(super) fn called(&self, inst: Inst) -> Option<UndoneCall> {
         let InstructionData::Call { func_ref, .. } = self.func.dfg.insts[inst] else { return None };
         Some((self.asked.called)(func_ref))
     }
 
     /// The trap where what is changed lies on each other.
-    pub fn overlap(&self) -> TrapCode {
+    pub(super) fn overlap(&self) -> TrapCode {
         self.asked.overlap
     }
 
@@ -175,7 +175,7 @@ impl<'f> View<'f> {
     }
 
     /// Whether an instruction reads memory.
-    pub fn reads(&self, inst: Inst) -> bool {
+    pub(super) fn reads(&self, inst: Inst) -> bool {
         match self.func.dfg.insts[inst].opcode() {
             Opcode::Load => true,
             Opcode::Call => self.called(inst) == Some(UndoneCall::Reads),
@@ -184,7 +184,7 @@ impl<'f> View<'f> {
     }
 
     /// The states that a load or a call may read.
-    pub fn states_read(&self, inst: Inst) -> HashSet<usize> {
+    pub(super) fn states_read(&self, inst: Inst) -> HashSet<usize> {
         let args = match self.func.dfg.insts[inst].opcode() {
             Opcode::Load => &[self.address(inst)][..],
             _ => self.func.dfg.inst_args(inst),
@@ -193,7 +193,7 @@ impl<'f> View<'f> {
     }
 
     /// The states that an instruction stores to.
-    pub fn states_stored(&self, inst: Inst) -> HashSet<usize> {
+    pub(super) fn states_stored(&self, inst: Inst) -> HashSet<usize> {
         match self.func.dfg.insts[inst].opcode() {
             Opcode::Store => self.roots(self.address(inst)),
             Opcode::Call => self.changed_by(inst).into_iter().flatten().collect(),
@@ -202,13 +202,13 @@ impl<'f> View<'f> {
     }
 
     /// The address of a load or store.
-    pub fn address(&self, inst: Inst) -> Value {
+    pub(super) fn address(&self, inst: Inst) -> Value {
         let args = self.func.dfg.inst_args(inst);
         self.resolved(*args.last().expect("it has an address"))
     }
 
     /// Where a load or store goes, and what type it has there.
-    pub fn accessed(&self, inst: Inst) -> (Linear, Type) {
+    pub(super) fn accessed(&self, inst: Inst) -> (Linear, Type) {
         let dfg = &self.func.dfg;
         let is_store = dfg.insts[inst].opcode() == Opcode::Store;
         let value = if is_store { dfg.inst_args(inst)[0] } else { dfg.first_result(inst) };
@@ -216,7 +216,7 @@ impl<'f> View<'f> {
     }
 
     /// A value as a combination of those that it is made of.
-    pub fn linear(&self, v: Value) -> Linear {
+    pub(super) fn linear(&self, v: Value) -> Linear {
         self.form(v, &mut HashMap::default())
     }
 
@@ -241,7 +241,7 @@ impl<'f> View<'f> {
     }
 
     /// The distance from it.
-    pub fn offset(&self, inst: Inst) -> i64 {
+    pub(super) fn offset(&self, inst: Inst) -> i64 {
         match self.func.dfg.insts[inst] {
             InstructionData::Load { offset, .. } | InstructionData::Store { offset, .. } => {
                 i64::from(i32::from(offset))
@@ -250,12 +250,12 @@ impl<'f> View<'f> {
         }
     }
 
-    pub fn resolved(&self, v: Value) -> Value {
+    pub(super) fn resolved(&self, v: Value) -> Value {
         self.func.dfg.resolve_aliases(v)
     }
 
     /// Where an address leads: none if it is made of two states.
-    pub fn place(&self, address: Value) -> Option<MemoryRoot> {
+    pub(super) fn place(&self, address: Value) -> Option<MemoryRoot> {
         let found = self.roots(address);
         let mut all = found.into_iter();
         match (all.next(), all.next()) {
@@ -270,7 +270,7 @@ impl<'f> View<'f> {
     }
 
     /// The block in which a value is defined.
-    pub fn block_of(&self, v: Value) -> Option<Block> {
+    pub(super) fn block_of(&self, v: Value) -> Option<Block> {
         match self.func.dfg.value_def(self.resolved(v)) {
             ValueDef::Result(inst, _) => self.func.layout.inst_block(inst),
             ValueDef::Param(block, _) => Some(block),
@@ -279,12 +279,12 @@ impl<'f> View<'f> {
     }
 
     /// Where a branch goes: the blocks, each with what it is given; first that if it holds.
-    pub fn targets(&self, inst: Inst) -> Vec<(Block, Vec<Value>)> {
+    pub(super) fn targets(&self, inst: Inst) -> Vec<(Block, Vec<Value>)> {
         targets(self.func, inst)
     }
 
     /// An instruction in words: how it is written.
-    pub fn text(&self, inst: Inst) -> String {
+    pub(super) fn text(&self, inst: Inst) -> String {
         self.func.dfg.display_inst(inst).to_string()
     }
 }

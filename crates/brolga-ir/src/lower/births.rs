@@ -41,7 +41,7 @@ use crate::map::HashMap;
 
 /// What is done to a cotangent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CotangentUse {
+pub(super) enum CotangentUse {
     /// It becomes zero.
     Zero,
     /// It is read.
@@ -52,7 +52,7 @@ pub enum CotangentUse {
 
 /// That something is done to a cotangent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub(super) struct Ask {
     /// Whose cotangent.
     pub value: ir::Value,
     /// In which block, by its position.
@@ -63,7 +63,7 @@ pub struct Ask {
 
 /// A cotangent that is going to be in a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Birth {
+pub(super) struct Birth {
     /// The block at whose start it becomes zero, by its position. None if it is said where.
     pub block: Option<usize>,
     /// Whose cotangent.
@@ -73,7 +73,7 @@ pub struct Birth {
 }
 
 /// How blocks lie to each other.
-pub struct Flow<'a> {
+pub(super) struct Flow<'a> {
     /// All edges, by the positions of blocks.
     edges: &'a Edges,
     place: Vec<usize>,
@@ -84,14 +84,14 @@ pub struct Flow<'a> {
 
 impl<'a> Flow<'a> {
     /// Look at a graph with these edges.
-    pub fn of(edges: &'a Edges) -> Self {
+    pub(super) fn of(edges: &'a Edges) -> Self {
         let Row { place, last, cyclic } = Row::of(edges);
         let tree = Tree::new(&dominators(edges, &edges.reversed(), 0), &cyclic);
         Self { edges, place, last, cyclic, tree }
     }
 
     /// Whether a block runs once at most, and before another one does.
-    pub fn precedes_acyclic(&self, block: usize, other: usize) -> bool {
+    pub(super) fn precedes_acyclic(&self, block: usize, other: usize) -> bool {
         !self.cyclic[block] && self.tree.meet(block, other) == block
     }
 }
@@ -99,7 +99,7 @@ impl<'a> Flow<'a> {
 /// Where the cotangents that several blocks ask for begin. `asks` are in the order of blocks, and
 /// in that of instructions within each; `ty` is the type of a cotangent. Also the type of each
 /// variable that is needed.
-pub fn births(
+pub(super) fn births(
     flow: &Flow<'_>,
     asks: &[Ask],
     shared: impl Fn(ir::Value) -> bool,

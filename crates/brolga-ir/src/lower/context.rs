@@ -101,7 +101,7 @@ pub(super) struct Settlements {
 
 impl Settlements {
     /// A new block begins.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 }

@@ -23,7 +23,7 @@ use super::named::Named;
 
 /// Entities of the primal that a derived function has imported.
 #[derive(Default)]
-pub struct Imported {
+pub(super) struct Imported {
     funcs: HashMap<ir::FuncRef, ir::FuncRef>,
     sigs: HashMap<ir::SigRef, ir::SigRef>,
     slots: HashMap<ir::StackSlot, ir::StackSlot>,
@@ -32,7 +32,7 @@ pub struct Imported {
 }
 
 /// Rewrites the entities of one instruction of `src` for `dst`.
-pub struct Copier<'a> {
+pub(super) struct Copier<'a> {
     /// The primal.
     pub src: &'a ir::Function,
     /// The derived function.

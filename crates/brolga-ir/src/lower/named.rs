@@ -27,7 +27,7 @@ struct Meaning {
 
 /// Names of the forward pass; in the pullback, those of the current block, or of the loop that is
 /// run again. And derived values.
-pub struct Named {
+pub(super) struct Named {
     primal: SecondaryMap<ir::Value, Meaning>,
     delta: SecondaryMap<ir::Value, Meaning>,
     tangent: SecondaryMap<ir::Value, Meaning>,
@@ -38,7 +38,7 @@ pub struct Named {
 
 impl Named {
     /// Nothing is named, in a function with so many values.
-    pub fn new(values: usize) -> Self {
+    pub(super) fn new(values: usize) -> Self {
         Self {
             primal: one_each(values),
             delta: SecondaryMap::new(),
@@ -54,12 +54,12 @@ impl Named {
     }
 
     /// What a primal value is called.
-    pub fn primal(&self, v: ir::Value) -> Option<ir::Value> {
+    pub(super) fn primal(&self, v: ir::Value) -> Option<ir::Value> {
         self.now(self.primal[v])
     }
 
     /// What a name means.
-    pub fn get(&self, name: Val) -> Option<ir::Value> {
+    pub(super) fn get(&self, name: Val) -> Option<ir::Value> {
         match name {
             Val::Primal(v) => self.primal(v),
             Val::Delta(v) => self.now(self.delta[v]),
@@ -70,7 +70,7 @@ impl Named {
     }
 
     /// From here on, a name means this value.
-    pub fn set(&mut self, name: Val, value: ir::Value) {
+    pub(super) fn set(&mut self, name: Val, value: ir::Value) {
         let meaning = Meaning { value: value.into(), time: self.time };
         match name {
             Val::Primal(v) => self.primal[v] = meaning,
@@ -89,7 +89,7 @@ impl Named {
     }
 
     /// Forget all names but those of derived values.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.time += 1;
         self.aux.clear();
     }

@@ -21,7 +21,7 @@ use super::context::LowerCx;
 use crate::inst::{Arith, Shape};
 
 /// A float constant of any float type, splat over lanes.
-pub fn constant(b: &mut FunctionBuilder<'_>, ty: Type, x: f64) -> ir::Value {
+pub(super) fn constant(b: &mut FunctionBuilder<'_>, ty: Type, x: f64) -> ir::Value {
     let lane = match ty.lane_type() {
         types::F32 => b.ins().f32const(x as f32),
         types::F64 => b.ins().f64const(x),
@@ -42,7 +42,7 @@ pub fn zero(b: &mut FunctionBuilder<'_>, ty: Type) -> ir::Value {
 }
 
 /// The same bits as another type of the same width.
-pub fn bits(b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
+pub(super) fn bits(b: &mut FunctionBuilder<'_>, x: ir::Value, ty: Type) -> ir::Value {
     let from = b.func.dfg.value_type(x);
     if from == ty {
         return x;
@@ -81,12 +81,12 @@ fn compared_with_zero(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, cc: Flo
 }
 
 /// All bits set where a float is zero.
-pub fn is_zero(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
+pub(super) fn is_zero(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
     compared_with_zero(cx, b, FloatCC::Equal, x)
 }
 
 /// Whether any bit of a float is set.
-pub fn any_bit(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
+pub(super) fn any_bit(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
     let ty = b.func.dfg.value_type(x);
     if ty.is_vector() {
         let x = bits(b, x, types::I64X2);
@@ -99,7 +99,7 @@ pub fn any_bit(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
 }
 
 /// Whether a number that is zero or NaN is NaN, in any lane.
-pub fn is_not_zero(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
+pub(super) fn is_not_zero(b: &mut FunctionBuilder<'_>, x: ir::Value) -> ir::Value {
     if b.func.dfg.value_type(x).is_vector() { any_bit(b, x) } else { b.ins().fcmp(FloatCC::Unordered, x, x) }
 }
 
@@ -114,7 +114,7 @@ fn vector_of(ty: Type) -> Type {
 
 /// `x + y`: a subtraction, which is the same number, if `y` has been negated. On x86-64 a negation
 /// is three instructions.
-pub fn add(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
+pub(super) fn add(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
     let negated = |v: ir::Value| match b.func.dfg.value_def(v).inst().map(|i| b.func.dfg.insts[i]) {
         Some(InstructionData::Unary { opcode: Opcode::Fneg, arg }) => Some(arg),
         _ => None,
@@ -152,19 +152,28 @@ fn times(b: &mut FunctionBuilder<'_>, x: ir::Value, y: ir::Value) -> ir::Value {
     }
 }
 
+/// A constant of an integer type.
+fn integer_constant(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, ty: Type, x: i64) -> ir::Value {
+    // The immediate of a narrow constant has no bits beyond its type.
+    let x = if ty.bits() < 64 { x & ((1_i64 << ty.bits()) - 1) } else { x };
+    if !cx.env.short {
+        return b.ins().iconst(ty, x);
+    }
+    let data = InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: x.into() };
+    cx.entry_constant(b, data, ty, x as u64)
+}
+
 /// One arithmetic instruction.
-pub fn arith(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, op: &Arith, a: &[ir::Value], ty: Type) -> ir::Value {
+pub(super) fn arith(
+    cx: &mut LowerCx<'_>,
+    b: &mut FunctionBuilder<'_>,
+    op: &Arith,
+    a: &[ir::Value],
+    ty: Type,
+) -> ir::Value {
     match op {
         Arith::Const(x) => constant(b, ty, *x),
-        Arith::Iconst(x) => {
-            // The immediate of a narrow constant has no bits beyond its type.
-            let x = if ty.bits() < 64 { *x & ((1_i64 << ty.bits()) - 1) } else { *x };
-            if !cx.env.short {
-                return b.ins().iconst(ty, x);
-            }
-            let data = InstructionData::UnaryImm { opcode: Opcode::Iconst, imm: x.into() };
-            cx.entry_constant(b, data, ty, x as u64)
-        }
+        Arith::Iconst(x) => integer_constant(cx, b, ty, *x),
         Arith::Fadd => add(b, a[0], a[1]),
         Arith::Fsub => b.ins().fsub(a[0], a[1]),
         Arith::Fmul => b.ins().fmul(a[0], a[1]),
@@ -300,7 +309,7 @@ fn math(cx: &mut LowerCx<'_>, b: &mut FunctionBuilder<'_>, symbol: &str, a: &[ir
 
 /// The bits of a cotangent as an integer (or byte vector) of the width of the value that it belongs
 /// to.
-pub fn to_bits(b: &mut FunctionBuilder<'_>, ct: ir::Value, ty: Type) -> ir::Value {
+pub(super) fn to_bits(b: &mut FunctionBuilder<'_>, ct: ir::Value, ty: Type) -> ir::Value {
     let from = b.func.dfg.value_type(ct);
     if from == types::F32X4 && ty.bytes() == 8 {
         let v = bits(b, ct, types::I64X2);
@@ -311,7 +320,7 @@ pub fn to_bits(b: &mut FunctionBuilder<'_>, ct: ir::Value, ty: Type) -> ir::Valu
 }
 
 /// A cotangent from the bits of an integer (or byte vector).
-pub fn from_bits(b: &mut FunctionBuilder<'_>, x: ir::Value, shape: Shape) -> ir::Value {
+pub(super) fn from_bits(b: &mut FunctionBuilder<'_>, x: ir::Value, shape: Shape) -> ir::Value {
     if shape == Shape::F32Pair {
         let x = bits(b, x, types::I64);
         let v = b.ins().scalar_to_vector(types::I64X2, x);

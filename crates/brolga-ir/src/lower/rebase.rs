@@ -30,7 +30,7 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef
 use crate::map::HashMap;
 
 /// Rewrite these sums of an address and a delta.
-pub fn rebase(func: &mut ir::Function, shadows: &[ir::Value]) {
+pub(super) fn rebase(func: &mut ir::Function, shadows: &[ir::Value]) {
     let mut starts: HashMap<(ir::Value, ir::Value), ir::Value> = HashMap::default();
     for &shadow in shadows {
         let Some((inst, [address, delta])) = sum(func, shadow) else { continue };

@@ -22,7 +22,7 @@ use crate::map::one_each;
 
 /// Where a primal value's cotangent is while a graph is lowered.
 #[derive(Clone, Copy, Default)]
-pub enum Cotangent {
+pub(super) enum Cotangent {
     /// It is not asked for.
     #[default]
     Nowhere,
@@ -37,7 +37,7 @@ pub enum Cotangent {
 
 /// What a graph asks for, before it is lowered.
 #[derive(Default)]
-pub struct Seen {
+pub(super) struct Seen {
     pub cts: SecondaryMap<ir::Value, Cotangent>,
     /// What asks for cotangents.
     pub asks: Vec<Ask>,
@@ -62,7 +62,7 @@ pub struct Seen {
 const MANY: usize = 6;
 
 /// What is kept from one place of a graph to another.
-pub enum FrameRead {
+pub(super) enum FrameRead {
     /// A value in a place of the frame.
     Value(FrameSlot),
     /// The number of a block in one.
@@ -73,7 +73,7 @@ pub enum FrameRead {
 
 impl Seen {
     /// Look at a graph; the primal has so many values.
-    pub fn in_graph(graph: &CfgBlocks, values: usize) -> Self {
+    pub(super) fn in_graph(graph: &CfgBlocks, values: usize) -> Self {
         let mut seen = Seen { cts: one_each(values), ..Seen::default() };
         for (n, block) in (0..).zip(graph.blocks.values()) {
             for inst in block.insts.values() {
@@ -112,13 +112,13 @@ impl Seen {
 
     /// Whether several blocks share so much that it is worth while to find out how they lie to each
     /// other.
-    pub fn shares(&self) -> bool {
+    pub(super) fn shares(&self) -> bool {
         self.keeps.len() >= MANY || self.asks.iter().any(|a| matches!(self.cts[a.value], Cotangent::Shared(_)))
     }
 
     /// The variables that have one value where they are read: what one block keeps that runs once,
     /// before all that read it.
-    pub fn constant(&self, flow: &Flow<'_>) -> Variables<u32> {
+    pub(super) fn constant(&self, flow: &Flow<'_>) -> Variables<u32> {
         let mut by = Variables::default();
         let mut by_several: Vec<FrameSlot> = Vec::new();
         for &(slot, block) in &self.keeps {
@@ -141,7 +141,7 @@ impl Seen {
 
 /// Something for each frame slot that is a variable; these are numbered densely.
 #[derive(Clone, Debug)]
-pub struct Variables<T>(Vec<Option<T>>);
+pub(super) struct Variables<T>(Vec<Option<T>>);
 
 impl<T> Default for Variables<T> {
     fn default() -> Self {
@@ -151,11 +151,11 @@ impl<T> Default for Variables<T> {
 
 impl<T> Variables<T> {
     /// What there is for a slot: nothing for one that is no variable.
-    pub fn get(&self, slot: FrameSlot) -> Option<&T> {
+    pub(super) fn get(&self, slot: FrameSlot) -> Option<&T> {
         self.0.get(slot.as_variable()? as usize)?.as_ref()
     }
 
-    pub fn set(&mut self, slot: FrameSlot, it: T) {
+    pub(super) fn set(&mut self, slot: FrameSlot, it: T) {
         let at = slot.as_variable().expect("it is a variable") as usize;
         if at >= self.0.len() {
             self.0.resize_with(at + 1, || None);

@@ -40,7 +40,7 @@ use crate::inst::{AdInst, AdOp, Check, FrameSlot, Val};
 /// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them:
 /// those of the seal of a debug run, and of the block's number, which comes last. Fields keep their
 /// order.
-pub fn record_layout(types: &[Type], extra: u32) -> (Vec<u32>, u32) {
+pub(super) fn record_layout(types: &[Type], extra: u32) -> (Vec<u32>, u32) {
     let mut at = 0;
     let offs = types
         .iter()

@@ -30,7 +30,7 @@ use crate::inst::Sum;
 
 impl LowerCx<'_> {
     /// In the entry block: declare the sums.
-    pub fn watch_begins(&mut self, b: &mut FunctionBuilder<'_>, seen: &Seen) {
+    pub(super) fn watch_begins(&mut self, b: &mut FunctionBuilder<'_>, seen: &Seen) {
         if seen.flags {
             let flag = b.declare_var(types::I8);
             let unset = b.ins().iconst(types::I8, 0);
@@ -69,7 +69,7 @@ impl LowerCx<'_> {
     }
 
     /// Watch a number.
-    pub fn watch(&mut self, b: &mut FunctionBuilder<'_>, v: ir::Value, not_zero: bool, sum: Sum) {
+    pub(super) fn watch(&mut self, b: &mut FunctionBuilder<'_>, v: ir::Value, not_zero: bool, sum: Sum) {
         let ty = b.func.dfg.value_type(v);
         if sum == Sum::Least {
             let var = self.watching.least[&ty];
@@ -93,7 +93,7 @@ impl LowerCx<'_> {
     }
 
     /// Watch a flag.
-    pub fn watch_flag(&mut self, b: &mut FunctionBuilder<'_>, flag: ir::Value) {
+    pub(super) fn watch_flag(&mut self, b: &mut FunctionBuilder<'_>, flag: ir::Value) {
         let var = self.watching.flag.expect("there are flags");
         let so_far = b.use_var(var);
         let any = b.ins().bor(so_far, flag);
@@ -101,7 +101,7 @@ impl LowerCx<'_> {
     }
 
     /// In front of a loop: its sums begin.
-    pub fn watch_from(&mut self, b: &mut FunctionBuilder<'_>, header: ir::Block) {
+    pub(super) fn watch_from(&mut self, b: &mut FunctionBuilder<'_>, header: ir::Block) {
         for (ty, var) in self.sums_of(header) {
             let zero = ops::zero(b, ty);
             b.def_var(var, zero);
@@ -109,7 +109,7 @@ impl LowerCx<'_> {
     }
 
     /// Behind a loop: its sums join those of the function.
-    pub fn watch_join(&mut self, b: &mut FunctionBuilder<'_>, header: ir::Block) {
+    pub(super) fn watch_join(&mut self, b: &mut FunctionBuilder<'_>, header: ir::Block) {
         for (ty, var) in self.sums_of(header) {
             let found = b.use_var(var);
             self.watching.here.push((Sum::OfFunction, ty, found));
@@ -123,7 +123,7 @@ impl LowerCx<'_> {
 
     /// Before a call: what is added up in memory joins what is there, so that it is not alive
     /// across the call.
-    pub fn join_aside(&mut self, b: &mut FunctionBuilder<'_>) {
+    pub(super) fn join_aside(&mut self, b: &mut FunctionBuilder<'_>) {
         let here = std::mem::take(&mut self.watching.here);
         let (aside, others) = here.into_iter().partition(|w| w.0 == Sum::Aside);
         self.watching.here = aside;
@@ -132,7 +132,7 @@ impl LowerCx<'_> {
     }
 
     /// At the end of a block: what it has watched joins the sums.
-    pub fn join_watched(&mut self, b: &mut FunctionBuilder<'_>) {
+    pub(super) fn join_watched(&mut self, b: &mut FunctionBuilder<'_>) {
         for (sum, ty, found) in std::mem::take(&mut self.watching.here) {
             if sum == Sum::Aside {
                 let at = b.ins().stack_addr(types::I64, self.watching.aside[&ty], 0);
@@ -154,7 +154,7 @@ impl LowerCx<'_> {
 
     /// Whether any number that was watched so far is infinite or NaN, or any flag set: not zero if
     /// so.
-    pub fn watched(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
+    pub(super) fn watched(&mut self, b: &mut FunctionBuilder<'_>) -> ir::Value {
         self.join_watched(b);
         let of_function = self.watching.variables.iter().filter(|x| x.0.0 == Sum::OfFunction);
         let mut sums: Vec<ir::Value> = of_function.map(|(_, &var)| b.use_var(var)).collect();

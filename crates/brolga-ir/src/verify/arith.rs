@@ -75,7 +75,7 @@ fn operands(op: &Arith) -> Option<usize> {
 }
 
 /// Whether an operation takes operands of these types to a result of type `ty`.
-pub fn fits(op: &Arith, args: &[KnownTypes], ty: Type) -> bool {
+pub(super) fn fits(op: &Arith, args: &[KnownTypes], ty: Type) -> bool {
     if operands(op).is_some_and(|n| n != args.len()) {
         return false;
     }

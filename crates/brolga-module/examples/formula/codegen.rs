@@ -15,7 +15,7 @@ const OF_C: &str = "sin cos tan atan sinh cosh tanh exp sqrt hypot";
 const RENAMED: [(&str, &str); 4] = [("ln", "log"), ("abs", "fabs"), ("powf", "pow"), ("ln_gamma", "lgamma")];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Type {
+pub(crate) enum Type {
     Float,
     Int,
     Bool,
@@ -43,7 +43,7 @@ impl Type {
 
 /// A function that a module has.
 #[derive(Clone, Debug)]
-pub struct Compiled {
+pub(crate) struct Compiled {
     pub id: FuncId,
     pub params: Vec<(String, Type)>,
 }
@@ -53,7 +53,7 @@ fn error<T>(at: impl ToTokens, message: impl std::fmt::Display) -> Result<T> {
 }
 
 /// Declare all functions of a text, then define them: they may call each other.
-pub fn compile(module: &mut impl Module, text: &str) -> Result<HashMap<String, Compiled>> {
+pub(crate) fn compile(module: &mut impl Module, text: &str) -> Result<HashMap<String, Compiled>> {
     let mut functions = Vec::new();
     let mut known = HashMap::new();
     for item in syn::parse_file(text)?.items {

@@ -24,7 +24,7 @@ type OneRecorded = extern "C" fn(Floats, Floats, usize, f64, *mut u64, usize) ->
 type TwoRecorded = extern "C" fn(Floats, Floats, Floats, Floats, usize, f64, *mut u64, usize) -> i32;
 
 /// Formulas that run.
-pub struct Formulas {
+pub(crate) struct Formulas {
     module: AdModule<JITModule>,
     known: HashMap<String, Compiled>,
 }
@@ -37,7 +37,7 @@ macro_rules! of_c {
 }
 
 impl Formulas {
-    pub fn new(text: &str) -> Result<Self> {
+    pub(crate) fn new(text: &str) -> Result<Self> {
         let mut builder = JITBuilder::new(default_libcall_names())?;
         // Derivatives call more of them than the functions do.
         builder.symbols(of_c! {
@@ -58,7 +58,7 @@ impl Formulas {
     }
 
     /// The value of a function.
-    pub fn value(&mut self, name: &str, x: &mut [f64]) -> Result<f64> {
+    pub(crate) fn value(&mut self, name: &str, x: &mut [f64]) -> Result<f64> {
         let id = self.objective(name)?;
         let code = self.code(id)?;
         // SAFETY: that is the type of an objective.
@@ -72,7 +72,7 @@ impl Formulas {
     }
 
     /// The gradient of a function, added to the shadow of its argument.
-    pub fn gradient(&mut self, name: &str, x: &mut [f64], shadow: &mut [f64]) -> Result<()> {
+    pub(crate) fn gradient(&mut self, name: &str, x: &mut [f64], shadow: &mut [f64]) -> Result<()> {
         let f = self.objective(name)?;
         let spec = Spec::gradient([Duplicated, Const]).results([ReturnActivity::ActiveOnly]);
         let id = self.module.derivative(f, &spec)?;
@@ -80,7 +80,7 @@ impl Formulas {
     }
 
     /// The Hessian of a function times a vector: the gradient of its tangent along the vector.
-    pub fn product(&mut self, name: &str, x: &mut [f64], vector: &mut [f64]) -> Result<Vec<f64>> {
+    pub(crate) fn product(&mut self, name: &str, x: &mut [f64], vector: &mut [f64]) -> Result<Vec<f64>> {
         let f = self.objective(name)?;
         let tangent = self.module.derivative(f, &Spec::tangent([Dual, Const]))?;
         // The tangent is a function like any other, of x, the vector and n.

@@ -5,7 +5,10 @@ use cranelift_module::{FuncId, Linkage, Module};
 
 /// Define the functions of a text, in its order. What they call and the text does not have is
 /// imported.
-pub fn define<M: Module>(module: &mut AdModule<M>, text: &str) -> Result<Vec<FuncId>, Box<dyn std::error::Error>> {
+pub(crate) fn define<M: Module>(
+    module: &mut AdModule<M>,
+    text: &str,
+) -> Result<Vec<FuncId>, Box<dyn std::error::Error>> {
     let mut ids = vec![];
     for func in cranelift_reader::parse_functions(text)? {
         let mut cx = module.make_context();

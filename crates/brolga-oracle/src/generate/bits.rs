@@ -22,7 +22,7 @@ use super::vectors::little;
 
 impl Body<'_> {
     /// A statement on bits.
-    pub fn bits_statement(&mut self) {
+    pub(super) fn bits_statement(&mut self) {
         let form = self.sketch.bits(self.source);
         let kind = Kind::Bits(form);
         match self.source.below(9) {
@@ -96,7 +96,7 @@ impl Body<'_> {
     }
 
     /// Bits of a number that is there.
-    pub fn make_bits(&mut self, form: Bits) -> GenVal {
+    pub(super) fn make_bits(&mut self, form: Bits) -> GenVal {
         let value = match form {
             Bits::F64 | Bits::F32 => {
                 let x = self.pick_tame(form.elem().scalar());

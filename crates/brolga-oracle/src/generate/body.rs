@@ -29,7 +29,7 @@ use super::sketch::{BUFFER, Outline, Role, Sketch};
 use super::source::Source;
 
 /// A function under construction.
-pub struct Body<'a> {
+pub(super) struct Body<'a> {
     /// Decisions.
     pub source: &'a mut Source,
     /// The program.
@@ -55,7 +55,7 @@ pub struct Body<'a> {
 
 impl<'a> Body<'a> {
     /// Build function `index` of the sketch.
-    pub fn build(source: &'a mut Source, sketch: &'a Sketch, index: usize) -> Function {
+    pub(super) fn build(source: &'a mut Source, sketch: &'a Sketch, index: usize) -> Function {
         let outline = &sketch.functions[index];
         let name = UserFuncName::testcase(&outline.name);
         let mut func = Function::with_name_signature(name, outline.signature());
@@ -102,12 +102,12 @@ impl<'a> Body<'a> {
     }
 
     /// The function's sketch.
-    pub fn outline(&self) -> &'a Outline {
+    pub(super) fn outline(&self) -> &'a Outline {
         &self.sketch.functions[self.index]
     }
 
     /// Whether the program may use `feature`.
-    pub fn has(&self, feature: Feature) -> bool {
+    pub(super) fn has(&self, feature: Feature) -> bool {
         self.sketch.has(feature)
     }
 
@@ -122,7 +122,7 @@ impl<'a> Body<'a> {
     }
 
     /// A few statements, fewer the deeper we are.
-    pub fn some_statements(&mut self) {
+    pub(super) fn some_statements(&mut self) {
         let n = self.source.between(1, 5 - self.nesting.min(3));
         for _ in 0..n {
             if self.statements > 0 {
@@ -132,7 +132,7 @@ impl<'a> Body<'a> {
     }
 
     /// A statement without control flow.
-    pub fn some_simple_statement(&mut self) {
+    pub(super) fn some_simple_statement(&mut self) {
         match self.source.below(3) {
             0 => self.float_statement(),
             1 => self.memory_statement(),
@@ -168,37 +168,37 @@ impl<'a> Body<'a> {
     }
 
     /// The place for the next instruction.
-    pub fn at_end(&mut self) -> FuncCursor<'_> {
+    pub(super) fn at_end(&mut self) -> FuncCursor<'_> {
         FuncCursor::new(&mut self.func).at_bottom(self.block)
     }
 
     /// Continue in a block that is new to the layout.
-    pub fn switch_to(&mut self, block: Block) {
+    pub(super) fn switch_to(&mut self, block: Block) {
         self.func.layout.append_block(block);
         self.block = block;
     }
 
     /// A block with parameters of these kinds, which is not in the layout yet.
-    pub fn make_block(&mut self, kinds: &[Kind]) -> (Block, Vec<GenVal>) {
+    pub(super) fn make_block(&mut self, kinds: &[Kind]) -> (Block, Vec<GenVal>) {
         let block = self.func.dfg.make_block();
         let params = kinds.iter().map(|&k| GenVal::new(self.func.dfg.append_block_param(block, k.ty()), k)).collect();
         (block, params)
     }
 
     /// Arguments for parameters of these kinds.
-    pub fn block_args(&mut self, kinds: &[Kind]) -> Vec<BlockArg> {
+    pub(super) fn block_args(&mut self, kinds: &[Kind]) -> Vec<BlockArg> {
         kinds.iter().map(|&k| BlockArg::Value(self.pick_tame(k))).collect()
     }
 
     /// Let later instructions use a value.
-    pub fn keep(&mut self, value: Value, kind: Kind, bound: f64) -> GenVal {
+    pub(super) fn keep(&mut self, value: Value, kind: Kind, bound: f64) -> GenVal {
         let val = GenVal { value, kind, bound, room: 0 };
         self.scope.push(val);
         val
     }
 
     /// A value of this kind, rather a recent one; made now if there is none.
-    pub fn pick(&mut self, kind: Kind) -> GenVal {
+    pub(super) fn pick(&mut self, kind: Kind) -> GenVal {
         let fits = |v: &GenVal| v.kind == kind || matches!((kind, v.kind), (Kind::ReadPtr(a), Kind::Ptr(b)) if a == b);
         let found: Vec<GenVal> = self.scope.iter().copied().filter(fits).collect();
         if found.is_empty() || self.source.chance(4) {
@@ -212,13 +212,13 @@ impl<'a> Body<'a> {
     }
 
     /// Another value of this kind: not `x`, if there is a choice.
-    pub fn pick_beside(&mut self, x: GenVal) -> GenVal {
+    pub(super) fn pick_beside(&mut self, x: GenVal) -> GenVal {
         let y = self.pick(x.kind);
         if y.value == x.value { self.pick(x.kind) } else { y }
     }
 
     /// A value that may be stored, passed or returned: numbers are scaled down if necessary.
-    pub fn pick_tame(&mut self, kind: Kind) -> Value {
+    pub(super) fn pick_tame(&mut self, kind: Kind) -> Value {
         let val = self.pick(kind);
         self.tame(val).value
     }
@@ -252,7 +252,7 @@ impl<'a> Body<'a> {
     }
 
     /// A stack slot that holds values of this kind, filled at the function's entry.
-    pub fn slot(&mut self, kind: Kind) -> StackSlot {
+    pub(super) fn slot(&mut self, kind: Kind) -> StackSlot {
         let known: Vec<StackSlot> = self.slots.iter().filter(|(_, k)| *k == kind).map(|(s, _)| *s).collect();
         if !known.is_empty() && (known.len() > 1 || self.source.chance(60)) {
             return self.source.choose(&known);
@@ -304,7 +304,7 @@ impl<'a> Body<'a> {
     }
 
     /// Return, or call another function in tail position.
-    pub fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         if self.source.chance(30) && self.tail_call() {
             return;
         }

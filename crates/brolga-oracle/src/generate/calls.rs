@@ -28,7 +28,7 @@ use super::sketch::Role;
 
 impl Body<'_> {
     /// Call a C function.
-    pub fn call_import(&mut self, name: &str, params: &[Type], returns: &[Type], args: &[Value]) -> Vec<Value> {
+    pub(super) fn call_import(&mut self, name: &str, params: &[Type], returns: &[Type], args: &[Value]) -> Vec<Value> {
         let mut signature = Signature::new(CallConv::SystemV);
         signature.params.extend(params.iter().map(|&t| AbiParam::new(t)));
         signature.returns.extend(returns.iter().map(|&t| AbiParam::new(t)));
@@ -65,12 +65,12 @@ impl Body<'_> {
     }
 
     /// Whether there is something to call.
-    pub fn can_call(&self) -> bool {
+    pub(super) fn can_call(&self) -> bool {
         !self.callees().is_empty()
     }
 
     /// Call a generated function.
-    pub fn call_statement(&mut self) {
+    pub(super) fn call_statement(&mut self) {
         let callees = self.callees();
         let callee = self.source.choose(&callees);
         let args = self.call_args(callee);
@@ -113,7 +113,7 @@ impl Body<'_> {
     }
 
     /// Call a leaf through a pointer.
-    pub fn indirect_statement(&mut self) {
+    pub(super) fn indirect_statement(&mut self) {
         let groups = (0..self.sketch.functions.len()).filter_map(|i| match self.sketch.functions[i].role {
             Role::Leaf { group } => Some(group),
             _ => None,
@@ -142,7 +142,7 @@ impl Body<'_> {
     }
 
     /// The address of a leaf.
-    pub fn make_code(&mut self, group: usize) -> GenVal {
+    pub(super) fn make_code(&mut self, group: usize) -> GenVal {
         let leaf = self.source.choose(&self.sketch.leaves(group));
         let f = self.declare_function(leaf);
         let value = self.at_end().ins().func_addr(types::I64, f);
@@ -150,7 +150,7 @@ impl Body<'_> {
     }
 
     /// End the function by a call in tail position, if there is a callee for it.
-    pub fn tail_call(&mut self) -> bool {
+    pub(super) fn tail_call(&mut self) -> bool {
         let me = self.outline();
         if me.conv != CallConv::Tail || !self.has(Feature::Calls) {
             return false;
@@ -179,7 +179,7 @@ impl Body<'_> {
     }
 
     /// The beginning of a recursive function.
-    pub fn return_if_shallow(&mut self) {
+    pub(super) fn return_if_shallow(&mut self) {
         let depth = self.scope[0].value;
         let zero = self.at_end().ins().iconst(types::I32, 0);
         let deep = self.at_end().ins().icmp(IntCC::SignedGreaterThan, depth, zero);

@@ -96,7 +96,7 @@ impl Body<'_> {
     }
 
     /// Two ways that join again. Either may be nothing but an edge.
-    pub fn branch_statement(&mut self) {
+    pub(super) fn branch_statement(&mut self) {
         let kinds = self.some_kinds(3);
         let (join, params) = self.make_block(&kinds);
         let condition = self.condition();
@@ -139,7 +139,7 @@ impl Body<'_> {
     }
 
     /// A jump table, some of whose entries are the same block.
-    pub fn switch_statement(&mut self) {
+    pub(super) fn switch_statement(&mut self) {
         let kinds = self.some_kinds(3);
         let (join, params) = self.make_block(&kinds);
         let n = self.source.between(1, 3);
@@ -186,7 +186,7 @@ impl Body<'_> {
     }
 
     /// A loop that counts up, with a test at the top or at the bottom.
-    pub fn loop_statement(&mut self) {
+    pub(super) fn loop_statement(&mut self) {
         let counter = self.source.choose(&[Kind::I32, Kind::I64]);
         let ty = counter.ty();
         let limit = if self.source.chance(50) {
@@ -278,7 +278,7 @@ impl Body<'_> {
 
     /// Blocks that go to each other in any order, each taking fuel, until there is none. The graph
     /// is irreducible if it can be entered at several blocks.
-    pub fn graph_statement(&mut self) {
+    pub(super) fn graph_statement(&mut self) {
         let n = self.source.between(2, 4);
         let exit_kinds = self.some_kinds(3);
         let (exit, exit_params) = self.make_block(&exit_kinds);

@@ -25,7 +25,7 @@ const WILD: f64 = 100.0;
 
 impl Body<'_> {
     /// A constant in every lane.
-    pub fn constant(&mut self, kind: Kind, x: f64) -> Value {
+    pub(super) fn constant(&mut self, kind: Kind, x: f64) -> Value {
         match kind {
             Kind::F64 => self.at_end().ins().f64const(x),
             Kind::F32 => self.at_end().ins().f32const(x as f32),
@@ -41,7 +41,7 @@ impl Body<'_> {
     }
 
     /// The number itself if it is small enough to travel, or else something small made of it.
-    pub fn tame(&mut self, x: GenVal) -> GenVal {
+    pub(super) fn tame(&mut self, x: GenVal) -> GenVal {
         if !x.kind.is_float() || x.bound <= TAME {
             return x;
         }
@@ -57,7 +57,7 @@ impl Body<'_> {
     }
 
     /// x / sqrt(1 + x²).
-    pub fn squash(&mut self, x: GenVal) -> GenVal {
+    pub(super) fn squash(&mut self, x: GenVal) -> GenVal {
         let one = self.constant(x.kind, 1.0);
         let square = self.at_end().ins().fmul(x.value, x.value);
         let sum = self.at_end().ins().fadd(square, one);
@@ -82,7 +82,7 @@ impl Body<'_> {
     }
 
     /// A number made of numbers of other kinds, or a constant where there are none.
-    pub fn make_float(&mut self, kind: Kind) -> GenVal {
+    pub(super) fn make_float(&mut self, kind: Kind) -> GenVal {
         let has = |body: &Self, k: Kind| body.scope.iter().any(|v| v.kind == k);
         let (value, bound) = match kind {
             Kind::F64 if has(self, Kind::F32) => {
@@ -119,7 +119,7 @@ impl Body<'_> {
     }
 
     /// A scalar computation.
-    pub fn float_statement(&mut self) {
+    pub(super) fn float_statement(&mut self) {
         let kind = if self.has(Feature::Single) && self.source.chance(35) { Kind::F32 } else { Kind::F64 };
         let libm = if self.has(Feature::Libm) { 5 } else { 0 };
         let single = if self.has(Feature::Single) { 2 } else { 0 };
@@ -134,7 +134,7 @@ impl Body<'_> {
     }
 
     /// An instruction that exists for scalars and vectors.
-    pub fn arithmetic(&mut self, kind: Kind) {
+    pub(super) fn arithmetic(&mut self, kind: Kind) {
         if self.has(Feature::Wild) && self.source.chance(20) {
             self.wild(kind);
             return;
@@ -228,7 +228,7 @@ impl Body<'_> {
     }
 
     /// A truth value from a comparison of numbers.
-    pub fn float_condition(&mut self) -> Value {
+    pub(super) fn float_condition(&mut self) -> Value {
         let kind = if self.has(Feature::Single) && self.source.chance(30) { Kind::F32 } else { Kind::F64 };
         let a = self.pick(kind);
         let b = self.pick_beside(a);

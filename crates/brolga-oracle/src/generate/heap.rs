@@ -27,7 +27,7 @@ use super::vectors::little;
 
 impl Body<'_> {
     /// A call of a C function on memory.
-    pub fn memory_call(&mut self) {
+    pub(super) fn memory_call(&mut self) {
         let elem = self.some_elem();
         let n = self.source.between(1, WINDOW as usize) as i64;
         let size = if self.source.chance(30) {
@@ -94,7 +94,7 @@ impl Body<'_> {
     }
 
     /// Link a few records, and walk through them: add up what they hold, perhaps changing it.
-    pub fn list_statement(&mut self) {
+    pub(super) fn list_statement(&mut self) {
         let n = self.source.between(1, 3);
         let on_heap = self.source.chance(50);
         let mut next = self.at_end().ins().iconst(types::I64, 0);
@@ -137,7 +137,7 @@ impl Body<'_> {
     }
 
     /// An atomic operation on a float's bits.
-    pub fn atomic_statement(&mut self) {
+    pub(super) fn atomic_statement(&mut self) {
         let elem = self.source.choose(&self.sketch.elems());
         let form = if elem == FloatElem::F64 { Bits::F64 } else { Bits::F32 };
         let (kind, ty) = (Kind::Bits(form), form.ty());

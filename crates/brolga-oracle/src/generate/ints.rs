@@ -21,7 +21,7 @@ use super::kind::{Kind, TAME, WINDOW};
 
 impl Body<'_> {
     /// Integer arithmetic.
-    pub fn int_statement(&mut self) {
+    pub(super) fn int_statement(&mut self) {
         let kind = self.source.choose(&[Kind::I8, Kind::I32, Kind::I64]);
         let ty = kind.ty();
         let (a, b) = (self.pick(kind).value, self.pick(kind).value);
@@ -64,14 +64,14 @@ impl Body<'_> {
     }
 
     /// A number from 0 up to and including 7, of type `i32`.
-    pub fn small_int(&mut self) -> Value {
+    pub(super) fn small_int(&mut self) -> Value {
         let n = self.pick(Kind::I32).value;
         let mask = self.at_end().ins().iconst(types::I32, 7);
         self.at_end().ins().band(n, mask)
     }
 
     /// An index into a window, of type `i64`.
-    pub fn index(&mut self) -> Value {
+    pub(super) fn index(&mut self) -> Value {
         let n = if self.source.chance(50) {
             self.pick(Kind::I64).value
         } else {
@@ -87,7 +87,7 @@ impl Body<'_> {
     }
 
     /// A truth value.
-    pub fn condition(&mut self) -> Value {
+    pub(super) fn condition(&mut self) -> Value {
         if self.source.chance(50) {
             return self.float_condition();
         }
@@ -104,7 +104,7 @@ impl Body<'_> {
     }
 
     /// A check that never fails, or one that may.
-    pub fn check_statement(&mut self) {
+    pub(super) fn check_statement(&mut self) {
         if self.has(Feature::Traps) && self.source.chance(50) {
             self.risky_check();
             return;

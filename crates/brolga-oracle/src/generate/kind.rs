@@ -16,7 +16,7 @@ use cranelift_codegen::ir::{Type, Value, types};
 
 /// What floats a pointer points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FloatElem {
+pub(super) enum FloatElem {
     /// `f64`.
     F64,
     /// `f32`.
@@ -25,10 +25,10 @@ pub enum FloatElem {
 
 impl FloatElem {
     /// Both.
-    pub const ALL: [FloatElem; 2] = [FloatElem::F64, FloatElem::F32];
+    pub(super) const ALL: [FloatElem; 2] = [FloatElem::F64, FloatElem::F32];
 
     /// Bytes of one element.
-    pub fn bytes(self) -> i64 {
+    pub(super) fn bytes(self) -> i64 {
         match self {
             FloatElem::F64 => 8,
             FloatElem::F32 => 4,
@@ -36,7 +36,7 @@ impl FloatElem {
     }
 
     /// The kind of one element.
-    pub fn scalar(self) -> Kind {
+    pub(super) fn scalar(self) -> Kind {
         match self {
             FloatElem::F64 => Kind::F64,
             FloatElem::F32 => Kind::F32,
@@ -44,7 +44,7 @@ impl FloatElem {
     }
 
     /// The kind of a vector of elements.
-    pub fn vector(self) -> Kind {
+    pub(super) fn vector(self) -> Kind {
         match self {
             FloatElem::F64 => Kind::F64x2,
             FloatElem::F32 => Kind::F32x4,
@@ -54,7 +54,7 @@ impl FloatElem {
 
 /// Float bits in another type: which floats, and the type that holds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bits {
+pub(super) enum Bits {
     /// One `f64` in an `i64`.
     F64,
     /// One `f32` in an `i32`.
@@ -71,10 +71,11 @@ pub enum Bits {
 
 impl Bits {
     /// All of them.
-    pub const ALL: [Bits; 6] = [Bits::F64, Bits::F32, Bits::F64Pair, Bits::F32Pair, Bits::F64Bytes, Bits::F32Bytes];
+    pub(super) const ALL: [Bits; 6] =
+        [Bits::F64, Bits::F32, Bits::F64Pair, Bits::F32Pair, Bits::F64Bytes, Bits::F32Bytes];
 
     /// The floats inside.
-    pub fn elem(self) -> FloatElem {
+    pub(super) fn elem(self) -> FloatElem {
         match self {
             Bits::F64 | Bits::F64Pair | Bits::F64Bytes => FloatElem::F64,
             Bits::F32 | Bits::F32Pair | Bits::F32Bytes => FloatElem::F32,
@@ -82,12 +83,12 @@ impl Bits {
     }
 
     /// How many floats are inside.
-    pub fn count(self) -> usize {
+    pub(super) fn count(self) -> usize {
         (self.ty().bytes() as usize) / self.elem().bytes() as usize
     }
 
     /// The type that holds them.
-    pub fn ty(self) -> Type {
+    pub(super) fn ty(self) -> Type {
         match self {
             Bits::F64 | Bits::F32Pair => types::I64,
             Bits::F32 => types::I32,
@@ -99,7 +100,7 @@ impl Bits {
 
 /// What a value is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(super) enum Kind {
     /// A number to differentiate.
     F64,
     /// A number to differentiate.
@@ -127,14 +128,14 @@ pub enum Kind {
 }
 
 /// How many elements every pointer can reach.
-pub const WINDOW: i64 = 4;
+pub(super) const WINDOW: i64 = 4;
 
 impl Kind {
     /// The kinds of numbers.
-    pub const FLOATS: [Kind; 4] = [Kind::F64, Kind::F32, Kind::F64x2, Kind::F32x4];
+    pub(super) const FLOATS: [Kind; 4] = [Kind::F64, Kind::F32, Kind::F64x2, Kind::F32x4];
 
     /// The type of such values.
-    pub fn ty(self) -> Type {
+    pub(super) fn ty(self) -> Type {
         match self {
             Kind::F64 => types::F64,
             Kind::F32 => types::F32,
@@ -148,17 +149,17 @@ impl Kind {
     }
 
     /// Whether such values are addresses of memory.
-    pub fn is_address(self) -> bool {
+    pub(super) fn is_address(self) -> bool {
         matches!(self, Kind::Ptr(_) | Kind::ReadPtr(_) | Kind::Table(_))
     }
 
     /// Whether such values are numbers to differentiate.
-    pub fn is_float(self) -> bool {
+    pub(super) fn is_float(self) -> bool {
         Kind::FLOATS.contains(&self)
     }
 
     /// The floats in a number, if it is one.
-    pub fn elem(self) -> Option<FloatElem> {
+    pub(super) fn elem(self) -> Option<FloatElem> {
         match self {
             Kind::F64 | Kind::F64x2 => Some(FloatElem::F64),
             Kind::F32 | Kind::F32x4 => Some(FloatElem::F32),
@@ -167,14 +168,14 @@ impl Kind {
     }
 
     /// Whether such values are vectors of numbers.
-    pub fn is_vector(self) -> bool {
+    pub(super) fn is_vector(self) -> bool {
         matches!(self, Kind::F64x2 | Kind::F32x4)
     }
 }
 
 /// A value that instructions may use.
 #[derive(Clone, Copy, Debug)]
-pub struct GenVal {
+pub(super) struct GenVal {
     /// The value.
     pub value: Value,
     /// What it is for.
@@ -187,11 +188,11 @@ pub struct GenVal {
 
 /// The bound of every number that goes through memory, blocks or calls, where it cannot be
 /// followed.
-pub const TAME: f64 = 4.0;
+pub(super) const TAME: f64 = 4.0;
 
 impl GenVal {
     /// A value about which nothing more is known than that it obeys the conventions of its kind.
-    pub fn new(value: Value, kind: Kind) -> Self {
+    pub(super) fn new(value: Value, kind: Kind) -> Self {
         GenVal { value, kind, bound: TAME, room: 0 }
     }
 }

@@ -24,7 +24,7 @@ use super::sketch::BUFFER;
 
 /// A place in a window: an address and a constant offset from it.
 #[derive(Clone, Copy, Debug)]
-pub struct Location {
+pub(super) struct Location {
     /// The address.
     pub address: Value,
     /// Bytes behind it.
@@ -33,7 +33,7 @@ pub struct Location {
 
 impl Body<'_> {
     /// A load, a store, or an update in place.
-    pub fn memory_statement(&mut self) {
+    pub(super) fn memory_statement(&mut self) {
         let elem = self.some_elem();
         let vectors = if self.has(Feature::Vectors) { 3 } else { 0 };
         match self.source.weighted(&[(8, 0), (8, 1), (5, 2), (vectors, 3), (vectors, 4), (1, 5), (1, 6), (1, 7)]) {
@@ -66,7 +66,7 @@ impl Body<'_> {
         }
     }
 
-    pub fn some_elem(&mut self) -> FloatElem {
+    pub(super) fn some_elem(&mut self) -> FloatElem {
         self.source.choose(&self.sketch.elems())
     }
 
@@ -78,19 +78,19 @@ impl Body<'_> {
     }
 
     /// Load a value of this kind.
-    pub fn load(&mut self, kind: Kind, p: Location) -> Value {
+    pub(super) fn load(&mut self, kind: Kind, p: Location) -> Value {
         let flags = self.flags();
         self.at_end().ins().load(kind.ty(), flags, p.address, p.offset)
     }
 
     /// Store a value.
-    pub fn store(&mut self, x: Value, p: Location) {
+    pub(super) fn store(&mut self, x: Value, p: Location) {
         let flags = self.flags();
         self.at_end().ins().store(flags, x, p.address, p.offset);
     }
 
     /// A place for `n` elements behind a pointer of this kind.
-    pub fn place(&mut self, pointer: Kind, n: i64) -> Location {
+    pub(super) fn place(&mut self, pointer: Kind, n: i64) -> Location {
         let p = self.pick(pointer);
         self.place_from(p, n)
     }
@@ -145,7 +145,7 @@ impl Body<'_> {
     }
 
     /// The address of a data object.
-    pub fn global(&mut self, pointer: Kind) -> Option<GenVal> {
+    pub(super) fn global(&mut self, pointer: Kind) -> Option<GenVal> {
         let elem = elem_of(pointer);
         let fits = |g: &(String, FloatElem, bool)| g.1 == elem && (g.2 || matches!(pointer, Kind::ReadPtr(_)));
         let found: Vec<_> = self.sketch.globals().into_iter().filter(fits).collect();
@@ -207,7 +207,7 @@ impl Body<'_> {
     }
 
     /// A pointer from other pointers.
-    pub fn pointer_statement(&mut self) {
+    pub(super) fn pointer_statement(&mut self) {
         let elem = self.some_elem();
         let kind = Kind::Ptr(elem);
         match self.source.below(8) {
@@ -290,7 +290,7 @@ impl Body<'_> {
 }
 
 /// What a pointer points at.
-pub fn elem_of(pointer: Kind) -> FloatElem {
+pub(super) fn elem_of(pointer: Kind) -> FloatElem {
     match pointer {
         Kind::Ptr(elem) | Kind::ReadPtr(elem) => elem,
         other => unreachable!("{other:?} is no pointer"),

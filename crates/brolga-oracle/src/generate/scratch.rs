@@ -23,7 +23,7 @@ use super::{Feature, sketch::BUFFER};
 
 impl Body<'_> {
     /// Such a statement.
-    pub fn scratch_statement(&mut self) {
+    pub(super) fn scratch_statement(&mut self) {
         match self.source.weighted(&[(6, 0), (4, 1), (3, 2), (3, 3), (3, 4), (2, 5)]) {
             0 => self.reuse(),
             1 => self.copy_record(),

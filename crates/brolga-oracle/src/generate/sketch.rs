@@ -26,7 +26,7 @@ use super::source::Source;
 
 /// Which part of the list a function belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(super) enum Role {
     /// The one that is differentiated.
     Root,
     /// Calls what is behind it.
@@ -42,7 +42,7 @@ pub enum Role {
 
 /// A function without its body.
 #[derive(Clone, Debug)]
-pub struct Outline {
+pub(super) struct Outline {
     /// Symbol.
     pub name: String,
     /// Where it stands.
@@ -59,7 +59,7 @@ pub struct Outline {
 
 impl Outline {
     /// The signature.
-    pub fn signature(&self) -> Signature {
+    pub(super) fn signature(&self) -> Signature {
         let mut signature = Signature::new(self.conv);
         signature.params.extend(self.params.iter().map(|k| AbiParam::new(k.ty())));
         signature.returns.extend(self.returns.iter().map(|k| AbiParam::new(k.ty())));
@@ -69,7 +69,7 @@ impl Outline {
 
 /// A program without bodies.
 #[derive(Clone, Debug)]
-pub struct Sketch {
+pub(super) struct Sketch {
     /// What may occur.
     pub features: Vec<Feature>,
     /// In the order of the header.
@@ -80,7 +80,7 @@ pub struct Sketch {
 
 impl Sketch {
     /// A random sketch.
-    pub fn new(source: &mut Source, features: &[Feature], size: Size) -> Self {
+    pub(super) fn new(source: &mut Source, features: &[Feature], size: Size) -> Self {
         let mut sketch = Sketch { features: features.to_vec(), functions: Vec::new(), aliases: Vec::new() };
         let helpers = if sketch.has(Feature::Calls) { source.between(1, size.helpers) } else { 0 };
         let recursive = if sketch.has(Feature::Recursion) { source.between(1, 2) } else { 0 };
@@ -113,12 +113,12 @@ impl Sketch {
     }
 
     /// Whether the program may use `feature`.
-    pub fn has(&self, feature: Feature) -> bool {
+    pub(super) fn has(&self, feature: Feature) -> bool {
         self.features.contains(&feature)
     }
 
     /// Lines that define the data objects, see [`Sketch::globals`].
-    pub fn data_lines(&self, source: &mut Source) -> Vec<String> {
+    pub(super) fn data_lines(&self, source: &mut Source) -> Vec<String> {
         let lines = self.globals().into_iter().map(|(name, elem, writable)| {
             let numbers: Vec<_> = (0..BUFFER).map(|_| source.number().to_string()).collect();
             let ty = if elem == FloatElem::F32 { "f32" } else { "f64" };
@@ -129,7 +129,7 @@ impl Sketch {
     }
 
     /// Data objects by name, contents, and whether they can be written.
-    pub fn globals(&self) -> Vec<(String, FloatElem, bool)> {
+    pub(super) fn globals(&self) -> Vec<(String, FloatElem, bool)> {
         if !self.has(Feature::Globals) || !self.has(Feature::Memory) {
             return vec![];
         }
@@ -140,12 +140,12 @@ impl Sketch {
     }
 
     /// The leaves of a group.
-    pub fn leaves(&self, group: usize) -> Vec<usize> {
+    pub(super) fn leaves(&self, group: usize) -> Vec<usize> {
         (0..self.functions.len()).filter(|&i| self.functions[i].role == Role::Leaf { group }).collect()
     }
 
     /// The kinds of floats that occur.
-    pub fn floats(&self) -> Vec<Kind> {
+    pub(super) fn floats(&self) -> Vec<Kind> {
         let wanted = |k: &Kind| {
             (self.has(Feature::Single) || k.elem() != Some(FloatElem::F32))
                 && (self.has(Feature::Vectors) || !k.is_vector())
@@ -154,18 +154,18 @@ impl Sketch {
     }
 
     /// The elements that memory holds.
-    pub fn elems(&self) -> Vec<FloatElem> {
+    pub(super) fn elems(&self) -> Vec<FloatElem> {
         FloatElem::ALL.into_iter().filter(|e| self.has(Feature::Single) || *e == FloatElem::F64).collect()
     }
 
     /// A random kind of number, scalars and doubles more often.
-    pub fn float(&self, source: &mut Source) -> Kind {
+    pub(super) fn float(&self, source: &mut Source) -> Kind {
         if source.chance(50) { Kind::F64 } else { source.choose(&self.floats()) }
     }
 
     /// A random kind for a parameter, an argument of a block or a result. `groups` is how many
     /// groups of leaves a function may know.
-    pub fn kind(&self, source: &mut Source, groups: usize) -> Kind {
+    pub(super) fn kind(&self, source: &mut Source, groups: usize) -> Kind {
         let memory = if self.has(Feature::Memory) { 3 } else { 0 };
         let bits = if self.has(Feature::Bits) { 2 } else { 0 };
         let code = if groups > 0 { 1 } else { 0 };
@@ -194,7 +194,7 @@ impl Sketch {
     }
 
     /// A random form of float bits.
-    pub fn bits(&self, source: &mut Source) -> Bits {
+    pub(super) fn bits(&self, source: &mut Source) -> Bits {
         let elems = self.elems();
         let forms: Vec<Bits> = Bits::ALL.into_iter().filter(|b| elems.contains(&b.elem())).collect();
         source.choose(&forms)
@@ -252,7 +252,7 @@ impl Sketch {
     }
 
     /// The text of a call of the first function, with activities, seeds and initial shadows.
-    pub fn call_line(&self, source: &mut Source) -> String {
+    pub(super) fn call_line(&self, source: &mut Source) -> String {
         let root = &self.functions[0];
         let numbers = |source: &mut Source, n: usize| (0..n).map(|_| source.number().to_string()).collect::<Vec<_>>();
         let mut args = Vec::new();
@@ -298,4 +298,4 @@ impl Sketch {
 }
 
 /// Elements of every buffer and stack slot.
-pub const BUFFER: i64 = 8;
+pub(super) const BUFFER: i64 = 8;

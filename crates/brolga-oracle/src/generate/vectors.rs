@@ -20,7 +20,7 @@ use super::kind::{FloatElem, GenVal, Kind};
 
 impl Body<'_> {
     /// A vector computation.
-    pub fn vector_statement(&mut self) {
+    pub(super) fn vector_statement(&mut self) {
         let elem = if self.has(Feature::Single) && self.source.chance(40) { FloatElem::F32 } else { FloatElem::F64 };
         let single = if self.has(Feature::Single) { 2 } else { 0 };
         match self.source.weighted(&[(9, 0), (3, 1), (4, 2), (3, 3), (2, 4), (3, 5), (2, 6), (single, 7), (1, 8)]) {
@@ -143,6 +143,6 @@ impl Body<'_> {
 }
 
 /// The flags that a change of lane width needs.
-pub fn little() -> MemFlagsData {
+pub(super) fn little() -> MemFlagsData {
     MemFlagsData::new().with_endianness(cranelift_codegen::ir::Endianness::Little)
 }

@@ -391,10 +391,10 @@ unsafe fn call_host(address: usize, a: &[u64]) -> Option<u64> {
 /// The C library's.
 mod c {
     unsafe extern "C" {
-        pub fn remquo(x: f64, y: f64, quotient: *mut i32) -> f64;
-        pub fn remquof(x: f32, y: f32, quotient: *mut i32) -> f32;
-        pub fn lgamma_r(x: f64, sign: *mut i32) -> f64;
-        pub fn lgammaf_r(x: f32, sign: *mut i32) -> f32;
+        pub(super) fn remquo(x: f64, y: f64, quotient: *mut i32) -> f64;
+        pub(super) fn remquof(x: f32, y: f32, quotient: *mut i32) -> f32;
+        pub(super) fn lgamma_r(x: f64, sign: *mut i32) -> f64;
+        pub(super) fn lgammaf_r(x: f32, sign: *mut i32) -> f32;
     }
 }
 
@@ -419,8 +419,8 @@ fn cut(v: TrackedVal, ty: Type) -> TrackedVal {
 fn scale(x: f64, n: i32, width: u8) -> f64 {
     mod c {
         unsafe extern "C" {
-            pub safe fn scalbn(x: f64, n: i32) -> f64;
-            pub safe fn scalbnf(x: f32, n: i32) -> f32;
+            pub(crate) safe fn scalbn(x: f64, n: i32) -> f64;
+            pub(crate) safe fn scalbnf(x: f32, n: i32) -> f32;
         }
     }
     if width == 4 { c::scalbnf(x as f32, n).into() } else { c::scalbn(x, n) }

@@ -75,12 +75,12 @@ eval!(eval64, f64, u64, "An operation on `f64` bits.");
 
 /// The bits of `op` applied to floats of `width` bytes; `None` if `op` is no operation of this
 /// file.
-pub fn eval(op: Opcode, width: u8, a: [u128; 3]) -> Option<u128> {
+pub(super) fn eval(op: Opcode, width: u8, a: [u128; 3]) -> Option<u128> {
     if width == 4 { eval32(op, a) } else { eval64(op, a) }
 }
 
 /// ∂ `op`(x) / ∂ `x[i]` for each operand. `y` is the value.
-pub fn slopes<R: Real>(op: Opcode, x: [R; 3], y: f64) -> [Option<R>; 3] {
+pub(super) fn slopes<R: Real>(op: Opcode, x: [R; 3], y: f64) -> [Option<R>; 3] {
     let c = R::constant;
     let [p, q, _] = x.map(R::primal);
     match op {
@@ -113,7 +113,7 @@ pub fn slopes<R: Real>(op: Opcode, x: [R; 3], y: f64) -> [Option<R>; 3] {
 }
 
 /// The derivative of |x|.
-pub fn sign(x: f64) -> Option<f64> {
+pub(super) fn sign(x: f64) -> Option<f64> {
     if x == 0.0 {
         None
     } else if x.is_nan() {
@@ -124,7 +124,7 @@ pub fn sign(x: f64) -> Option<f64> {
 }
 
 /// Whether `x cc y`.
-pub fn compare(cc: FloatCC, width: u8, x: u128, y: u128) -> bool {
+pub(super) fn compare(cc: FloatCC, width: u8, x: u128, y: u128) -> bool {
     let order = float_of(x, width).partial_cmp(&float_of(y, width));
     let (less, equal, greater, unordered) = match order {
         Some(std::cmp::Ordering::Less) => (true, false, false, false),
@@ -152,7 +152,7 @@ pub fn compare(cc: FloatCC, width: u8, x: u128, y: u128) -> bool {
 
 /// A float as an integer of `n` bits, rounded towards zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ToInt {
+pub(super) enum ToInt {
     /// The integer.
     Value(u128),
     /// The float is NaN.
@@ -162,7 +162,7 @@ pub enum ToInt {
 }
 
 /// Round towards zero, `signed` or not.
-pub fn to_int(x: f64, n: u32, signed: bool) -> ToInt {
+pub(super) fn to_int(x: f64, n: u32, signed: bool) -> ToInt {
     let t = x.trunc();
     // Powers of two, so the bounds are exact.
     let (lo, hi) =
@@ -179,7 +179,7 @@ pub fn to_int(x: f64, n: u32, signed: bool) -> ToInt {
 }
 
 /// Round towards zero and clamp; NaN gives 0.
-pub fn to_int_sat(x: f64, n: u32, signed: bool) -> u128 {
+pub(super) fn to_int_sat(x: f64, n: u32, signed: bool) -> u128 {
     match to_int(x, n, signed) {
         ToInt::Value(v) => v,
         ToInt::Nan => 0,

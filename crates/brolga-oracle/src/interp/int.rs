@@ -18,7 +18,7 @@ use super::value::{ones, sext};
 
 /// Why an integer operation has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IntFault {
+pub(super) enum IntFault {
     /// Division by zero.
     DivisionByZero,
     /// The quotient of the smallest number and -1.
@@ -33,13 +33,13 @@ fn signed_range(n: u32) -> (i128, i128) {
 }
 
 /// Clamp to the signed numbers of `n` bits.
-pub fn saturate_signed(x: i128, n: u32) -> u128 {
+pub(super) fn saturate_signed(x: i128, n: u32) -> u128 {
     let (lo, hi) = signed_range(n);
     x.clamp(lo, hi) as u128 & ones(n)
 }
 
 /// Clamp to the unsigned numbers of `n` bits.
-pub fn saturate_unsigned(x: i128, n: u32) -> u128 {
+pub(super) fn saturate_unsigned(x: i128, n: u32) -> u128 {
     x.clamp(0, ones(n) as i128) as u128
 }
 
@@ -53,7 +53,7 @@ fn mul_wide(x: u128, y: u128) -> (u128, u128) {
 }
 
 /// Operations of one operand.
-pub fn unary(op: Opcode, n: u32, x: u128) -> Result<u128, IntFault> {
+pub(super) fn unary(op: Opcode, n: u32, x: u128) -> Result<u128, IntFault> {
     let m = ones(n);
     Ok(match op {
         Opcode::Ineg => x.wrapping_neg() & m,
@@ -75,7 +75,7 @@ pub fn unary(op: Opcode, n: u32, x: u128) -> Result<u128, IntFault> {
 }
 
 /// Operations of two operands of one width.
-pub fn binary(op: Opcode, n: u32, x: u128, y: u128) -> Result<u128, IntFault> {
+pub(super) fn binary(op: Opcode, n: u32, x: u128, y: u128) -> Result<u128, IntFault> {
     let m = ones(n);
     let (sx, sy) = (sext(x, n), sext(y, n));
     Ok(match op {
@@ -136,7 +136,7 @@ pub fn binary(op: Opcode, n: u32, x: u128, y: u128) -> Result<u128, IntFault> {
 }
 
 /// Shifts and rotations; the amount counts modulo the width.
-pub fn shift(op: Opcode, n: u32, x: u128, amount: u128) -> Result<u128, IntFault> {
+pub(super) fn shift(op: Opcode, n: u32, x: u128, amount: u128) -> Result<u128, IntFault> {
     let m = ones(n);
     let s = (amount % u128::from(n)) as u32;
     let rotl = |s: u32| if s == 0 { x } else { ((x << s) | (x >> (n - s))) & m };
@@ -152,7 +152,7 @@ pub fn shift(op: Opcode, n: u32, x: u128, amount: u128) -> Result<u128, IntFault
 
 /// Arithmetic that also tells whether it overflowed. `carry` is zero for the operations that take
 /// none.
-pub fn overflowing(op: Opcode, n: u32, x: u128, y: u128, carry: bool) -> Result<(u128, bool), IntFault> {
+pub(super) fn overflowing(op: Opcode, n: u32, x: u128, y: u128, carry: bool) -> Result<(u128, bool), IntFault> {
     let m = ones(n);
     let c = u128::from(carry);
     let (sx, sy, sc) = (sext(x, n), sext(y, n), c as i128);
@@ -193,7 +193,7 @@ pub fn overflowing(op: Opcode, n: u32, x: u128, y: u128, carry: bool) -> Result<
 }
 
 /// Whether `x cc y`.
-pub fn compare(cc: IntCC, n: u32, x: u128, y: u128) -> bool {
+pub(super) fn compare(cc: IntCC, n: u32, x: u128, y: u128) -> bool {
     let (sx, sy) = (sext(x, n), sext(y, n));
     match cc {
         IntCC::Equal => x == y,

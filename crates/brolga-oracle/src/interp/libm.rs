@@ -32,22 +32,22 @@ macro_rules! functions {
     ([$x:ident $y:ident $z:ident] $($math:ident: $name:ident $name32:ident ($($arg:ident),*);)*) => {
         /// A mathematical function, whatever the width of its operands.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Math {
+        pub(super) enum Math {
             $(#[doc = concat!("`", stringify!($name), "`")] $math,)*
         }
 
         mod c {
             unsafe extern "C" {
                 $(
-                    pub safe fn $name($($arg: f64),*) -> f64;
-                    pub safe fn $name32($($arg: f32),*) -> f32;
+                    pub(super) safe fn $name($($arg: f64),*) -> f64;
+                    pub(super) safe fn $name32($($arg: f32),*) -> f32;
                 )*
             }
         }
 
         impl Math {
             /// The function with this C symbol, and the width of its operands in bytes.
-            pub fn by_symbol(symbol: &str) -> Option<(Math, u8)> {
+            pub(super) fn by_symbol(symbol: &str) -> Option<(Math, u8)> {
                 match symbol {
                     // Another name.
                     "drem" => Some((Math::Remainder, 8)),
@@ -58,14 +58,14 @@ macro_rules! functions {
             }
 
             /// How many operands it takes.
-            pub fn arity(self) -> usize {
+            pub(super) fn arity(self) -> usize {
                 match self {
                     $(Math::$math => [$(stringify!($arg)),*].len(),)*
                 }
             }
 
             /// The value, from and to the bits of floats of `width` bytes.
-            pub fn eval(self, width: u8, a: [u128; 3]) -> u128 {
+            pub(super) fn eval(self, width: u8, a: [u128; 3]) -> u128 {
                 if width == 4 {
                     let [$x, $y, $z] = a.map(|a| f32::from_bits(a as u32));
                     let _ = ($y, $z);
@@ -132,13 +132,13 @@ functions! {
 
 impl Math {
     /// Whether it ends at a point of its first operand, with a number and an infinite slope.
-    pub fn is_root(self) -> bool {
+    pub(super) fn is_root(self) -> bool {
         matches!(self, Math::Sqrt | Math::Pow | Math::Asin | Math::Acos | Math::Acosh)
     }
 }
 
 /// ∂ value / ∂ `x[i]`; `v` is the value.
-pub fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
+pub(super) fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
     let c = R::constant;
     let one = c(1.0);
     let [a, b, _] = x;

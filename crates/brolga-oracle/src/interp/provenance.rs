@@ -226,21 +226,21 @@ impl Prov {
 }
 
 /// Mark the `width` bytes from `at` as the float `node`.
-pub fn write_float(bytes: &mut [Byte], at: usize, node: NodeId, width: u8) {
+pub(crate) fn write_float(bytes: &mut [Byte], at: usize, node: NodeId, width: u8) {
     for index in 0..width {
         bytes[at + index as usize] = Byte::Part { node, index, width };
     }
 }
 
 /// The whole float that starts at byte `at`, with its width, if there is one.
-pub fn float_starting_at(bytes: &[Byte], at: usize) -> Option<(NodeId, u8)> {
+pub(super) fn float_starting_at(bytes: &[Byte], at: usize) -> Option<(NodeId, u8)> {
     let Byte::Part { node, index: 0, width } = bytes[at] else { return None };
     let field = bytes.get(at..at + width as usize)?;
     (float_at(field, width) == FloatOrigin::Node(node)).then_some((node, width))
 }
 
 /// What a float made of exactly these bytes is.
-pub fn float_at(field: &[Byte], width: u8) -> FloatOrigin {
+pub(super) fn float_at(field: &[Byte], width: u8) -> FloatOrigin {
     if field.iter().all(|b| *b == Byte::Clean) {
         return FloatOrigin::Clean;
     }
@@ -257,7 +257,7 @@ pub fn float_at(field: &[Byte], width: u8) -> FloatOrigin {
 }
 
 /// What bits of some bytes are together, if they are digits of one float.
-pub fn digits(bits: impl Iterator<Item = (Byte, u8)>) -> Option<Byte> {
+pub(super) fn digits(bits: impl Iterator<Item = (Byte, u8)>) -> Option<Byte> {
     let mut of = None;
     for (byte, bit) in bits {
         let node = match byte {
@@ -276,7 +276,7 @@ pub fn digits(bits: impl Iterator<Item = (Byte, u8)>) -> Option<Byte> {
 }
 
 /// The bits of a byte that are neither constant nor locally constant.
-pub fn mantissa(byte: Byte) -> u8 {
+pub(super) fn mantissa(byte: Byte) -> u8 {
     match byte {
         Byte::Clean => 0,
         // Sign and exponent: 12 bits of an f64, 9 bits of an f32.

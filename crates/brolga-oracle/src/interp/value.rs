@@ -32,12 +32,12 @@ impl TrackedVal {
 }
 
 /// `n` one bits.
-pub fn ones(n: u32) -> u128 {
+pub(super) fn ones(n: u32) -> u128 {
     if n >= 128 { u128::MAX } else { (1 << n) - 1 }
 }
 
 /// The low `n` bits of `x` as a signed number.
-pub fn sext(x: u128, n: u32) -> i128 {
+pub(super) fn sext(x: u128, n: u32) -> i128 {
     let s = 128 - n;
     ((x << s) as i128) >> s
 }
@@ -48,7 +48,7 @@ pub fn lane(x: u128, n: u32, i: u32) -> u128 {
 }
 
 /// Put lanes of `n` bits together; bits beyond `n` are cut off.
-pub fn collect(n: u32, lanes: impl IntoIterator<Item = u128>) -> u128 {
+pub(super) fn collect(n: u32, lanes: impl IntoIterator<Item = u128>) -> u128 {
     lanes.into_iter().enumerate().fold(0, |all, (i, x)| all | ((x & ones(n)) << (n * i as u32)))
 }
 
@@ -75,6 +75,6 @@ pub fn float_of(bits: u128, width: u8) -> f64 {
 }
 
 /// The bits of `x` rounded to a float of `width` bytes.
-pub fn bits_of(x: f64, width: u8) -> u128 {
+pub(super) fn bits_of(x: f64, width: u8) -> u128 {
     if width == 4 { (x as f32).to_bits().into() } else { x.to_bits().into() }
 }

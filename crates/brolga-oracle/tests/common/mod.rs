@@ -10,22 +10,22 @@ use cranelift_codegen::settings::{self, Configurable};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module};
 
-pub mod ops;
+pub(crate) mod ops;
 
 /// The function `%name`.
-pub fn func(p: &Program, name: &str) -> FuncKey {
+pub(crate) fn func(p: &Program, name: &str) -> FuncKey {
     p.func(name).unwrap_or_else(|| panic!("no %{name}"))
 }
 
-pub fn f64v(x: f64) -> DataValue {
+pub(crate) fn f64v(x: f64) -> DataValue {
     DataValue::F64(x.into())
 }
 
-pub fn f32v(x: f32) -> DataValue {
+pub(crate) fn f32v(x: f32) -> DataValue {
     DataValue::F32(x.into())
 }
 
-pub fn f64_of(v: &DataValue) -> f64 {
+pub(crate) fn f64_of(v: &DataValue) -> f64 {
     match v {
         DataValue::F64(x) => x.as_f64(),
         DataValue::F32(x) => x.as_f32().into(),
@@ -34,26 +34,26 @@ pub fn f64_of(v: &DataValue) -> f64 {
 }
 
 /// A duplicated argument that points at `data`.
-pub fn dup(data: &mut [f64], shadow: Option<Vec<f64>>) -> OracleArg {
+pub(crate) fn dup(data: &mut [f64], shadow: Option<Vec<f64>>) -> OracleArg {
     OracleArg::duplicated(buffer(data), shadow)
 }
 
 /// A duplicated argument that points at `data`.
-pub fn dup32(data: &mut [f32], shadow: Option<Vec<f64>>) -> OracleArg {
+pub(crate) fn dup32(data: &mut [f32], shadow: Option<Vec<f64>>) -> OracleArg {
     let b = BufferRef { addr: data.as_mut_ptr() as usize, len_bytes: 4 * data.len(), elem: Elem::F32 };
     OracleArg::duplicated(b, shadow)
 }
 
-pub fn buffer(data: &mut [f64]) -> BufferRef {
+pub(crate) fn buffer(data: &mut [f64]) -> BufferRef {
     BufferRef { addr: data.as_mut_ptr() as usize, len_bytes: 8 * data.len(), elem: Elem::F64 }
 }
 
-pub fn close(a: f64, b: f64, tol: f64) -> bool {
+pub(crate) fn close(a: f64, b: f64, tol: f64) -> bool {
     a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tol * (1.0 + a.abs().max(b.abs()))
 }
 
 /// A program as machine code.
-pub struct Native {
+pub(crate) struct Native {
     module: Option<JITModule>,
     trampolines: Vec<Option<FuncId>>,
 }
@@ -61,7 +61,7 @@ pub struct Native {
 impl Native {
     /// Compile all functions, each with a trampoline `(args: *const u128, results: *mut u128)`.
     /// `Err` if this machine cannot compile some instruction.
-    pub fn compile(p: &Program) -> Result<Native, String> {
+    pub(crate) fn compile(p: &Program) -> Result<Native, String> {
         let mut flags = settings::builder();
         for (k, v) in [
             ("opt_level", "none"),
@@ -108,7 +108,7 @@ impl Native {
     }
 
     /// Call a function.
-    pub unsafe fn call(&self, p: &Program, f: FuncKey, args: &[DataValue]) -> Vec<DataValue> {
+    pub(crate) unsafe fn call(&self, p: &Program, f: FuncKey, args: &[DataValue]) -> Vec<DataValue> {
         let sig = &p.funcs[f].signature;
         let args: Vec<u128> = args.iter().map(interp::to_bits).collect();
         let mut results = vec![0u128; sig.returns.len().max(1)];

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::{Type, types::*};
 
 /// A function of one instruction.
-pub struct Case {
+pub(crate) struct Case {
     /// Its text; the function is `%f`.
     pub text: String,
     /// Types of its parameters.
@@ -34,7 +34,7 @@ const VECTORS: [Type; 4] = [I8X16, I16X8, I32X4, I64X2];
 const FLOATS: [Type; 4] = [F32, F64, F32X4, F64X2];
 
 /// All cases that compile on an x86-64 with AVX, or give a compile error that is skipped.
-pub fn cases() -> Vec<Case> {
+pub(crate) fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     let mut add = |inst: &str, params: &[Type], returns: &[Type]| all.push(case(inst, params, returns));
 
@@ -176,7 +176,7 @@ pub fn cases() -> Vec<Case> {
 }
 
 /// Bits of edge values of a type.
-pub fn edges(ty: Type) -> Vec<u128> {
+pub(crate) fn edges(ty: Type) -> Vec<u128> {
     let n = ty.lane_bits();
     let scalars: Vec<u128> = match ty.lane_type() {
         F32 => [
@@ -254,7 +254,7 @@ pub fn edges(ty: Type) -> Vec<u128> {
 }
 
 /// Tuples of edge values; for more than one parameter every pair, with the rest rotating.
-pub fn tuples(params: &[Type]) -> Vec<Vec<u128>> {
+pub(crate) fn tuples(params: &[Type]) -> Vec<Vec<u128>> {
     let all: Vec<Vec<u128>> = params.iter().map(|&t| edges(t)).collect();
     let second = all.get(1).map_or(1, Vec::len);
     let mut out = Vec::new();

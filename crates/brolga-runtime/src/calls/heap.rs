@@ -68,7 +68,7 @@ impl Pair {
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses.
-pub unsafe extern "C" fn brolga_malloc(seg: *mut Segment, n: u64) -> Pair {
+pub(crate) unsafe extern "C" fn brolga_malloc(seg: *mut Segment, n: u64) -> Pair {
     // SAFETY: our contract.
     unsafe { brolga_malloc_wide(seg, n, 1) }
 }
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn brolga_malloc(seg: *mut Segment, n: u64) -> Pair {
 ///
 /// # Safety
 /// As for [`brolga_malloc`].
-pub unsafe extern "C" fn brolga_malloc_wide(seg: *mut Segment, n: u64, width: u64) -> Pair {
+pub(crate) unsafe extern "C" fn brolga_malloc_wide(seg: *mut Segment, n: u64, width: u64) -> Pair {
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     match blocks::allocate(n as usize) {
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn brolga_malloc_wide(seg: *mut Segment, n: u64, width: u6
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses.
-pub unsafe extern "C" fn brolga_calloc(seg: *mut Segment, n: u64, m: u64) -> Pair {
+pub(crate) unsafe extern "C" fn brolga_calloc(seg: *mut Segment, n: u64, m: u64) -> Pair {
     // SAFETY: our contract.
     unsafe { brolga_calloc_wide(seg, n, m, 1) }
 }
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn brolga_calloc(seg: *mut Segment, n: u64, m: u64) -> Pai
 ///
 /// # Safety
 /// As for [`brolga_calloc`].
-pub unsafe extern "C" fn brolga_calloc_wide(seg: *mut Segment, n: u64, m: u64, width: u64) -> Pair {
+pub(crate) unsafe extern "C" fn brolga_calloc_wide(seg: *mut Segment, n: u64, m: u64, width: u64) -> Pair {
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     match blocks::allocate_zeroed(n as usize, m as usize) {
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn brolga_calloc_wide(seg: *mut Segment, n: u64, m: u64, w
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses; `p` is as C's `free` demands.
-pub unsafe extern "C" fn brolga_free(seg: *mut Segment, p: *mut u8, deferred: u64) {
+pub(crate) unsafe extern "C" fn brolga_free(seg: *mut Segment, p: *mut u8, deferred: u64) {
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     if let Some(p) = NonNull::new(p) {
@@ -126,13 +126,13 @@ pub unsafe extern "C" fn brolga_free(seg: *mut Segment, p: *mut u8, deferred: u6
 /// A block is freed when the run is over: what a derivative that is derived again calls for its
 /// scratch memory. Its own derivative calls [`brolga_free`]; as a function of the program, which
 /// knows of no run, it leaves the block to the process.
-pub extern "C" fn brolga_free_at_end(_: *mut u8) {}
+pub(crate) extern "C" fn brolga_free_at_end(_: *mut u8) {}
 
 /// `free(p)` in forward mode: the shadow is not needed any more.
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses; `p` is as C's `free` demands.
-pub unsafe extern "C" fn brolga_free_both(seg: *mut Segment, p: *mut u8) {
+pub(crate) unsafe extern "C" fn brolga_free_both(seg: *mut Segment, p: *mut u8) {
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     if let Some(p) = NonNull::new(p) {
@@ -147,7 +147,13 @@ pub unsafe extern "C" fn brolga_free_both(seg: *mut Segment, p: *mut u8) {
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses; `p` is as C's `realloc` demands.
-pub unsafe extern "C" fn brolga_realloc(seg: *mut Segment, p: *mut u8, delta: u64, n: u64, deferred: u64) -> Pair {
+pub(crate) unsafe extern "C" fn brolga_realloc(
+    seg: *mut Segment,
+    p: *mut u8,
+    delta: u64,
+    n: u64,
+    deferred: u64,
+) -> Pair {
     // SAFETY: our contract.
     unsafe { brolga_realloc_wide(seg, p, delta, n, deferred, 1) }
 }
@@ -156,7 +162,7 @@ pub unsafe extern "C" fn brolga_realloc(seg: *mut Segment, p: *mut u8, delta: u6
 ///
 /// # Safety
 /// As for [`brolga_realloc`].
-pub unsafe extern "C" fn brolga_realloc_wide(
+pub(crate) unsafe extern "C" fn brolga_realloc_wide(
     seg: *mut Segment,
     p: *mut u8,
     _: u64,
@@ -194,7 +200,7 @@ pub unsafe extern "C" fn brolga_realloc_wide(
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses.
-pub unsafe extern "C" fn brolga_release(seg: *mut Segment, instance: u64, block: u32) {
+pub(crate) unsafe extern "C" fn brolga_release(seg: *mut Segment, instance: u64, block: u32) {
     // SAFETY: our contract.
     unsafe { &mut *seg }.blocks.wait(instance, block);
 }
@@ -202,7 +208,7 @@ pub unsafe extern "C" fn brolga_release(seg: *mut Segment, instance: u64, block:
 /// A block with its instance, returned in two registers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Released {
+pub(crate) struct Released {
     /// The instance pointer, null if there is none left.
     pub instance: u64,
     /// The block.
@@ -213,7 +219,7 @@ pub struct Released {
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses.
-pub unsafe extern "C" fn brolga_released(seg: *mut Segment) -> Released {
+pub(crate) unsafe extern "C" fn brolga_released(seg: *mut Segment) -> Released {
     // SAFETY: our contract.
     let (instance, block) = unsafe { &mut *seg }.blocks.next_waiting().unwrap_or_default();
     Released { instance, block }
@@ -224,7 +230,7 @@ pub unsafe extern "C" fn brolga_released(seg: *mut Segment) -> Released {
 /// # Safety
 /// `shadow` is null or the shadow address (pointer + delta) of a block allocated by a helper of
 /// this file, whose segment has not been reset since.
-pub unsafe extern "C" fn brolga_malloc_rev(shadow: *mut u8) {
+pub(crate) unsafe extern "C" fn brolga_malloc_rev(shadow: *mut u8) {
     let Some(bytes) = NonNull::new(shadow) else { return };
     // SAFETY: our contract; a living shadow has as many bytes as it says.
     unsafe { Shadow::at(bytes).clear() };
@@ -236,7 +242,7 @@ pub unsafe extern "C" fn brolga_malloc_rev(shadow: *mut u8) {
 /// # Safety
 /// As for [`brolga_malloc_rev`], for both addresses; null stands for the old block of
 /// `realloc(NULL, n)` and for the new block of a `realloc` that returned null.
-pub unsafe extern "C" fn brolga_realloc_rev(old_shadow: *mut u8, new_shadow: *mut u8) {
+pub(crate) unsafe extern "C" fn brolga_realloc_rev(old_shadow: *mut u8, new_shadow: *mut u8) {
     if let (Some(old), Some(new)) = (NonNull::new(old_shadow), NonNull::new(new_shadow)) {
         // SAFETY: our contract; living shadows have as many bytes as they say, and different
         // shadows do not overlap.

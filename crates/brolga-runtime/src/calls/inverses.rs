@@ -58,7 +58,7 @@ traps::leaf! {
     /// `seg` is a valid segment that no other thread uses, there are as many words, and the state
     /// may be read and written, or the call is guarded. A call begins before it ends, and pullbacks
     /// run in the opposite order of calls.
-    pub fn brolga_inverse(seg: *mut Segment, words: *const u64, what: u64; caller) -> u64 {
+    pub(super) fn brolga_inverse(seg: *mut Segment, words: *const u64, what: u64; caller) -> u64 {
         let parts = (what >> code::PARTS & 0xffff) as usize;
         let widths = usize::from(what >> code::CHECK == code::WITHIN);
         // SAFETY: our contract.

@@ -37,7 +37,7 @@ traps::leaf! {
     ///
     /// # Safety
     /// `seg` is a valid segment that no other thread uses, and there are as many words.
-    pub fn brolga_loop_begin(seg: *mut Segment, words: *const u64, shape: u64; caller) -> u64 {
+    pub(super) fn brolga_loop_begin(seg: *mut Segment, words: *const u64, shape: u64; caller) -> u64 {
         // SAFETY: our contract.
         let (seg, given) = unsafe { (&mut *seg, std::slice::from_raw_parts(words, (shape & 0xffff) as usize)) };
         let known = (caller, seg.loops.a_step.get(&caller).copied());
@@ -64,7 +64,7 @@ traps::leaf! {
     /// # Safety
     /// As for [`brolga_loop_begin`], of which `run` is a result; the states may be read, or the
     /// call is guarded.
-    pub fn brolga_loop_forward(seg: *mut Segment, run: *mut LoopRun, at: i64; caller) -> u64 {
+    pub(super) fn brolga_loop_forward(seg: *mut Segment, run: *mut LoopRun, at: i64; caller) -> u64 {
         // SAFETY: our contract.
         let (seg, loop_run) = unsafe { (&mut *seg, &mut *run) };
         let on_tape = seg.limit as usize - seg.top as usize;
@@ -94,7 +94,7 @@ traps::leaf! {
     ///
     /// # Safety
     /// As for [`brolga_loop_forward`]; the cursor is where that left the top in the end.
-    pub fn brolga_loop_reverse(seg: *mut Segment, _a: u64, _b: u64; caller) -> u64 {
+    pub(super) fn brolga_loop_reverse(seg: *mut Segment, _a: u64, _b: u64; caller) -> u64 {
         // SAFETY: our contract.
         let seg = unsafe { &mut *seg };
         seg.cursor = seg.cursor.wrapping_sub(size_of::<u64>());
@@ -120,7 +120,7 @@ traps::leaf! {
     ///
     /// # Safety
     /// As for [`brolga_loop_forward`].
-    pub fn brolga_loop_next(seg: *mut Segment, run: *mut LoopRun, _b: u64; caller) -> u64 {
+    pub(super) fn brolga_loop_next(seg: *mut Segment, run: *mut LoopRun, _b: u64; caller) -> u64 {
         // SAFETY: our contract.
         let (seg, run) = unsafe { (&mut *seg, &mut *run) };
         if let (Some(mark), Some(_)) = (run.mark, run.measured) {

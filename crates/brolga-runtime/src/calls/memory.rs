@@ -246,7 +246,7 @@ traps::leaf! {
     /// # Safety
     /// `seg` is a valid segment that no other thread uses; `p` may be read for `n` bytes, or the
     /// call is guarded.
-    pub fn brolga_save_bytes(seg: *mut Segment, p: *const u8, n: u64; caller) -> u64 {
+    pub(super) fn brolga_save_bytes(seg: *mut Segment, p: *const u8, n: u64; caller) -> u64 {
         // SAFETY: our contract.
         let seg = unsafe { &mut *seg };
         let room = seg.limit as usize - seg.top as usize;
@@ -264,7 +264,7 @@ traps::leaf! {
     /// # Safety
     /// `seg` is a valid segment that no other thread uses, and its cursor is where that push left
     /// the top; `p` may be written for `n` bytes, or the call is guarded.
-    pub fn brolga_restore_bytes(seg: *mut Segment, p: *mut u8, n: u64; caller) -> () {
+    pub(super) fn brolga_restore_bytes(seg: *mut Segment, p: *mut u8, n: u64; caller) -> () {
         // SAFETY: our contract.
         let seg = unsafe { &mut *seg };
         let size = on_tape(n).unwrap_or(0);
@@ -281,7 +281,7 @@ traps::leaf! {
     ///
     /// # Safety
     /// As in C, but that a bad address is a trap if the call is guarded.
-    pub fn memcpy(dst: *mut u8, src: *const u8, n: usize; caller) -> *mut u8 {
+    pub(super) fn memcpy(dst: *mut u8, src: *const u8, n: usize; caller) -> *mut u8 {
         // SAFETY: our contract.
         attributed(caller, || unsafe { libc::memcpy(dst.cast(), src.cast(), n) }).cast()
     }
@@ -292,7 +292,7 @@ traps::leaf! {
     ///
     /// # Safety
     /// As for [`memcpy`].
-    pub fn memmove(dst: *mut u8, src: *const u8, n: usize; caller) -> *mut u8 {
+    pub(super) fn memmove(dst: *mut u8, src: *const u8, n: usize; caller) -> *mut u8 {
         // SAFETY: our contract.
         attributed(caller, || unsafe { libc::memmove(dst.cast(), src.cast(), n) }).cast()
     }
@@ -303,7 +303,7 @@ traps::leaf! {
     ///
     /// # Safety
     /// As for [`memcpy`].
-    pub fn memset(dst: *mut u8, byte: i32, n: usize; caller) -> *mut u8 {
+    pub(crate) fn memset(dst: *mut u8, byte: i32, n: usize; caller) -> *mut u8 {
         // SAFETY: our contract.
         attributed(caller, || unsafe { libc::memset(dst.cast(), byte, n) }).cast()
     }
@@ -314,7 +314,7 @@ traps::leaf! {
     ///
     /// # Safety
     /// As for [`memcpy`].
-    pub fn memcmp(a: *const u8, b: *const u8, n: usize; caller) -> i32 {
+    pub(super) fn memcmp(a: *const u8, b: *const u8, n: usize; caller) -> i32 {
         // SAFETY: our contract.
         attributed(caller, || unsafe { libc::memcmp(a.cast(), b.cast(), n) })
     }

@@ -25,7 +25,7 @@ impl Segment {
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread changes.
-pub unsafe extern "C" fn brolga_expect_number(seg: *mut Segment, p: u64, n: u64) -> u64 {
+pub(super) unsafe extern "C" fn brolga_expect_number(seg: *mut Segment, p: u64, n: u64) -> u64 {
     // SAFETY: our contract.
     u64::from(unsafe { &*seg }.known_floats.holds(p, n))
 }

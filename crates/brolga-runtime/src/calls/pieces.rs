@@ -43,7 +43,7 @@ use crate::status;
 /// # Safety
 /// `seg` is a valid segment that no other thread uses; the shadow, if there is one, is valid for
 /// the bytes and the multiples of eight around them.
-pub unsafe extern "C" fn brolga_take_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_take_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
     if delta == 0 {
         return 0;
     }
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn brolga_take_bytes(seg: *mut Segment, p: u64, delta: u64
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`], in the same run.
-pub unsafe extern "C" fn brolga_add_bytes(
+pub(crate) unsafe extern "C" fn brolga_add_bytes(
     seg: *mut Segment,
     p: u64,
     delta: u64,
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn brolga_add_bytes(
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses, and the tickets are of this run.
-pub unsafe extern "C" fn brolga_join_bytes(seg: *mut Segment, a: u64, b: u64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_join_bytes(seg: *mut Segment, a: u64, b: u64) -> u64 {
     if a == 0 || b == 0 {
         return a | b;
     }
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn brolga_join_bytes(seg: *mut Segment, a: u64, b: u64) ->
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
-pub unsafe extern "C" fn brolga_part_of_bytes(seg: *mut Segment, ticket: u64, mask: u64, up: i64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_part_of_bytes(seg: *mut Segment, ticket: u64, mask: u64, up: i64) -> u64 {
     if ticket == DEMAND {
         return DEMAND;
     }
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn brolga_part_of_bytes(seg: *mut Segment, ticket: u64, ma
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
-pub unsafe extern "C" fn brolga_drop_digits(seg: *mut Segment, ticket: u64, numbers: u64, rough: u64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_drop_digits(seg: *mut Segment, ticket: u64, numbers: u64, rough: u64) -> u64 {
     // SAFETY: our contract.
     unsafe { &mut (*seg).pieces }.drop_digits(ticket, numbers, rough)
 }
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn brolga_drop_digits(seg: *mut Segment, ticket: u64, numb
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
-pub unsafe extern "C" fn brolga_no_bytes(seg: *mut Segment, ticket: u64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_no_bytes(seg: *mut Segment, ticket: u64) -> u64 {
     // SAFETY: our contract.
     let pieces = unsafe { &mut (*seg).pieces };
     let parts = pieces.redeem(ticket);
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn brolga_no_bytes(seg: *mut Segment, ticket: u64) -> u64 
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
-pub unsafe extern "C" fn brolga_bytes_of_double(seg: *mut Segment, ct: f64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_bytes_of_double(seg: *mut Segment, ct: f64) -> u64 {
     // SAFETY: our contract.
     unsafe { &mut (*seg).pieces }.of_number(ct.to_le_bytes(), 8, 8)
 }
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn brolga_bytes_of_double(seg: *mut Segment, ct: f64) -> u
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
-pub unsafe extern "C" fn brolga_bytes_of_word(seg: *mut Segment, ct: f64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_bytes_of_word(seg: *mut Segment, ct: f64) -> u64 {
     // SAFETY: our contract.
     unsafe { &mut (*seg).pieces }.of_number(ct.to_le_bytes(), 8, 0)
 }
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn brolga_bytes_of_word(seg: *mut Segment, ct: f64) -> u64
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
-pub unsafe extern "C" fn brolga_bytes_of_single(seg: *mut Segment, ct: f32) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_bytes_of_single(seg: *mut Segment, ct: f32) -> u64 {
     let mut bytes = [0; WINDOW];
     bytes[..4].copy_from_slice(&ct.to_le_bytes());
     // SAFETY: our contract.
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn brolga_bytes_of_single(seg: *mut Segment, ct: f32) -> u
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
-pub unsafe extern "C" fn brolga_double_of_bytes(seg: *mut Segment, ticket: u64) -> f64 {
+pub(crate) unsafe extern "C" fn brolga_double_of_bytes(seg: *mut Segment, ticket: u64) -> f64 {
     // SAFETY: our contract.
     unsafe { &mut (*seg).pieces }.number(ticket, 8)
 }
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn brolga_double_of_bytes(seg: *mut Segment, ticket: u64) 
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
-pub unsafe extern "C" fn brolga_single_of_bytes(seg: *mut Segment, ticket: u64) -> f32 {
+pub(crate) unsafe extern "C" fn brolga_single_of_bytes(seg: *mut Segment, ticket: u64) -> f32 {
     // SAFETY: our contract.
     unsafe { &mut (*seg).pieces }.number(ticket, 4) as f32
 }
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn brolga_single_of_bytes(seg: *mut Segment, ticket: u64) 
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
-pub unsafe extern "C" fn brolga_singles_of_bytes(seg: *mut Segment, ticket: u64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_singles_of_bytes(seg: *mut Segment, ticket: u64) -> u64 {
     // SAFETY: our contract.
     let [x, y] = unsafe { &mut (*seg).pieces }.numbers(ticket).map(|x| u64::from((x as f32).to_bits()));
     x | y << 32
@@ -264,7 +264,7 @@ pub(crate) unsafe fn moved(seg: &mut Segment, dst: *mut u8, src: *mut u8, n: usi
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`].
-pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
     if delta == 0 {
         return status::OK;
     }
@@ -300,7 +300,7 @@ pub unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, delta: u
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`].
-pub unsafe extern "C" fn brolga_cut_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) {
+pub(crate) unsafe extern "C" fn brolga_cut_bytes(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) {
     if delta != 0 {
         // SAFETY: our contract.
         let seg = unsafe { &mut *seg };
@@ -321,7 +321,7 @@ pub unsafe extern "C" fn brolga_cut_bytes(seg: *mut Segment, p: u64, delta: u64,
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`].
-pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: u64, elem: u64) -> u64 {
     if delta == 0 || n == 0 {
         return status::OK;
     }
@@ -363,7 +363,7 @@ pub unsafe extern "C" fn brolga_clear(seg: *mut Segment, p: u64, delta: u64, n: 
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`].
-pub unsafe extern "C" fn brolga_take_demand(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_take_demand(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
     if delta == 0 {
         return 0;
     }
@@ -379,7 +379,7 @@ pub unsafe extern "C" fn brolga_take_demand(seg: *mut Segment, p: u64, delta: u6
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`].
-pub unsafe extern "C" fn brolga_add_demand(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_add_demand(seg: *mut Segment, p: u64, delta: u64, n: u64) -> u64 {
     if delta != 0 {
         // SAFETY: our contract.
         let seg = unsafe { &mut *seg };
@@ -394,7 +394,7 @@ pub unsafe extern "C" fn brolga_add_demand(seg: *mut Segment, p: u64, delta: u64
 ///
 /// # Safety
 /// As for [`brolga_take_bytes`].
-pub unsafe extern "C" fn brolga_move_demand(
+pub(crate) unsafe extern "C" fn brolga_move_demand(
     seg: *mut Segment,
     dst: u64,
     dst_delta: u64,
@@ -419,7 +419,7 @@ pub unsafe extern "C" fn brolga_move_demand(
 ///
 /// # Safety
 /// As for [`brolga_join_bytes`].
-pub unsafe extern "C" fn brolga_any_bytes(seg: *mut Segment, ticket: u64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_any_bytes(seg: *mut Segment, ticket: u64) -> u64 {
     // SAFETY: our contract.
     u64::from(unsafe { brolga_no_bytes(seg, ticket) } != status::OK)
 }

@@ -111,7 +111,7 @@ unsafe fn take_poison(word: usize) -> bool {
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses, and the bytes are valid.
-pub unsafe extern "C" fn brolga_poison(seg: *mut Segment, at: u64, n: u64) {
+pub(crate) unsafe extern "C" fn brolga_poison(seg: *mut Segment, at: u64, n: u64) {
     // SAFETY: our contract.
     unsafe { (*seg).poison(at as usize, n as usize) };
 }
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn brolga_poison(seg: *mut Segment, at: u64, n: u64) {
 ///
 /// # Safety
 /// As for [`brolga_poison`].
-pub unsafe extern "C" fn brolga_without_poison(seg: *mut Segment, x: u64) -> u64 {
+pub(crate) unsafe extern "C" fn brolga_without_poison(seg: *mut Segment, x: u64) -> u64 {
     let is_unknown = |half: u64| half == 0 || half == u64::from(ALL);
     if !is_unknown(x & u64::from(ALL)) || !is_unknown(x >> 32) {
         return x;
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn brolga_without_poison(seg: *mut Segment, x: u64) -> u64
 ///
 /// # Safety
 /// As for [`brolga_poison`].
-pub unsafe extern "C" fn brolga_hand_on(seg: *mut Segment, p: u64, delta: u64, n: u64) {
+pub(crate) unsafe extern "C" fn brolga_hand_on(seg: *mut Segment, p: u64, delta: u64, n: u64) {
     if delta != 0 {
         // SAFETY: our contract.
         let seg = unsafe { &mut *seg };
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn brolga_hand_on(seg: *mut Segment, p: u64, delta: u64, n
 ///
 /// # Safety
 /// As for [`brolga_poison`], of shadows that exist.
-pub unsafe extern "C" fn brolga_move_poison(seg: *mut Segment, dst: u64, to: u64, src: u64, from: u64, n: u64) {
+pub(crate) unsafe extern "C" fn brolga_move_poison(seg: *mut Segment, dst: u64, to: u64, src: u64, from: u64, n: u64) {
     if to == 0 || from == 0 {
         return;
     }

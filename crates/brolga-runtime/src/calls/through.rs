@@ -18,18 +18,18 @@ use crate::traps::{self, attributed};
 /// The C library's.
 pub(crate) mod c {
     unsafe extern "C" {
-        pub fn frexp(x: f64, to: *mut i32) -> f64;
-        pub fn frexpf(x: f32, to: *mut i32) -> f32;
-        pub fn modf(x: f64, to: *mut f64) -> f64;
-        pub fn modff(x: f32, to: *mut f32) -> f32;
-        pub fn lgamma_r(x: f64, to: *mut i32) -> f64;
-        pub fn lgammaf_r(x: f32, to: *mut i32) -> f32;
-        pub fn remquo(x: f64, y: f64, to: *mut i32) -> f64;
-        pub fn remquof(x: f32, y: f32, to: *mut i32) -> f32;
+        pub(crate) fn frexp(x: f64, to: *mut i32) -> f64;
+        pub(crate) fn frexpf(x: f32, to: *mut i32) -> f32;
+        pub(crate) fn modf(x: f64, to: *mut f64) -> f64;
+        pub(crate) fn modff(x: f32, to: *mut f32) -> f32;
+        pub(crate) fn lgamma_r(x: f64, to: *mut i32) -> f64;
+        pub(crate) fn lgammaf_r(x: f32, to: *mut i32) -> f32;
+        pub(crate) fn remquo(x: f64, y: f64, to: *mut i32) -> f64;
+        pub(crate) fn remquof(x: f32, y: f32, to: *mut i32) -> f32;
         #[cfg(target_env = "gnu")]
-        pub fn sincos(x: f64, sin: *mut f64, cos: *mut f64);
+        pub(crate) fn sincos(x: f64, sin: *mut f64, cos: *mut f64);
         #[cfg(target_env = "gnu")]
-        pub fn sincosf(x: f32, sin: *mut f32, cos: *mut f32);
+        pub(crate) fn sincosf(x: f32, sin: *mut f32, cos: *mut f32);
     }
 }
 
@@ -51,7 +51,7 @@ macro_rules! writes {
             ///
             /// # Safety
             /// As in C, but that a bad address is a trap if the call is guarded.
-            pub fn $name[$($x: $float),*](to: *mut $out, _b: usize, _c: usize; caller) -> $float {
+            pub(super) fn $name[$($x: $float),*](to: *mut $out, _b: usize, _c: usize; caller) -> $float {
                 let mut out = <$out>::default();
                 // SAFETY: it writes one number.
                 let value = unsafe { c::$name($($x,)* &mut out) };
@@ -83,7 +83,7 @@ macro_rules! both {
             ///
             /// # Safety
             /// As in C, but that a bad address is a trap if the call is guarded.
-            pub fn $name[x: $float](sin: *mut $float, cos: *mut $float, _c: usize; caller) -> () {
+            pub(super) fn $name[x: $float](sin: *mut $float, cos: *mut $float, _c: usize; caller) -> () {
                 let mut out = [0.0, 0.0];
                 let [s, c] = &mut out;
                 // SAFETY: it writes two numbers.
@@ -109,7 +109,7 @@ traps::leaf! {
     ///
     /// # Safety
     /// As in C, but that a bad address is a trap if the call is guarded.
-    pub fn strlen(s: *const c_char, _b: usize, _c: usize; caller) -> usize {
+    pub(super) fn strlen(s: *const c_char, _b: usize, _c: usize; caller) -> usize {
         // SAFETY: our contract.
         attributed(caller, || unsafe { libc::strlen(s) })
     }
@@ -120,7 +120,7 @@ traps::leaf! {
     ///
     /// # Safety
     /// As for [`strlen`].
-    pub fn strcmp(a: *const c_char, b: *const c_char, _c: usize; caller) -> i32 {
+    pub(super) fn strcmp(a: *const c_char, b: *const c_char, _c: usize; caller) -> i32 {
         // SAFETY: our contract.
         attributed(caller, || unsafe { libc::strcmp(a, b) })
     }
@@ -131,7 +131,7 @@ traps::leaf! {
     ///
     /// # Safety
     /// As for [`strlen`].
-    pub fn puts(s: *const c_char, _b: usize, _c: usize; caller) -> i32 {
+    pub(super) fn puts(s: *const c_char, _b: usize, _c: usize; caller) -> i32 {
         // Inside of `puts` the library holds a lock: what cannot be read is found before.
         // SAFETY: our contract.
         attributed(caller, || unsafe { libc::strlen(s) });
@@ -145,7 +145,7 @@ traps::leaf! {
     ///
     /// # Safety
     /// The call is guarded, or the process ends.
-    pub fn ends(_a: usize, _b: usize, _c: usize; caller) -> () {
+    pub(super) fn ends(_a: usize, _b: usize, _c: usize; caller) -> () {
         // SAFETY: an instruction that no processor knows: the guard takes it for the caller's.
         attributed(caller, || unsafe {
             #[cfg(target_arch = "x86_64")]

@@ -38,7 +38,7 @@ const MOST: usize = 1 << 20;
 
 /// The tangent of bits whose derivative is not known, as a double and as a single: a NaN with a
 /// payload of its own.
-pub const POISON: (u64, u32) = (0x7fff_ffff_ffff_ffff, 0x7fff_ffff);
+pub(crate) const POISON: (u64, u32) = (0x7fff_ffff_ffff_ffff, 0x7fff_ffff);
 
 /// A float and its tangent: the size in bytes, and the bits of both.
 type Noted = (u8, u64, u64);

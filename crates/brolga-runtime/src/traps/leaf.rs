@@ -27,12 +27,12 @@ pub(crate) fn attributed<R>(caller: usize, access: impl FnOnce() -> R) -> R {
 macro_rules! leaf {
     (
         $(#[$meta:meta])*
-        pub fn $name:ident$([$($x:ident: $X:ty),*])?($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty; $caller:ident) -> $R:ty $body:block
+        $vis:vis fn $name:ident$([$($x:ident: $X:ty),*])?($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty; $caller:ident) -> $R:ty $body:block
     ) => {
         $(#[$meta])*
         #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
         #[unsafe(naked)]
-        pub unsafe extern "C" fn $name($a: $A, $b: $B, $c: $C $(, $($x: $X),*)?) -> $R {
+        $vis unsafe extern "C" fn $name($a: $A, $b: $B, $c: $C $(, $($x: $X),*)?) -> $R {
             unsafe extern "C" fn body($a: $A, $b: $B, $c: $C, $caller: usize $(, $($x: $X),*)?) -> $R $body
             #[cfg(target_arch = "x86_64")]
             core::arch::naked_asm!(".cfi_startproc", "mov rcx, [rsp]", "jmp {body}", ".cfi_endproc", body = sym body);
@@ -42,7 +42,7 @@ macro_rules! leaf {
 
         $(#[$meta])*
         #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-        pub unsafe extern "C" fn $name($a: $A, $b: $B, $c: $C $(, $($x: $X),*)?) -> $R {
+        $vis unsafe extern "C" fn $name($a: $A, $b: $B, $c: $C $(, $($x: $X),*)?) -> $R {
             // No guard reads it.
             let $caller = 0;
             $body

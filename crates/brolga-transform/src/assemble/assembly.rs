@@ -65,13 +65,13 @@ pub(crate) struct OneGraph {
 
 impl Graphs {
     /// Whether shadows that are going to be added to are cleared before.
-    pub fn clears(&self) -> bool {
+    pub(crate) fn clears(&self) -> bool {
         matches!(self, Self::One(OneGraph { clears: true, .. }))
     }
 
     /// The forward graph, or the only one; the pullback, or an empty graph; the reverse block of
     /// each primal block.
-    pub fn into_parts(self) -> (CfgBlocks, CfgBlocks, Table<ir::Block, BlockId>) {
+    pub(crate) fn into_parts(self) -> (CfgBlocks, CfgBlocks, Table<ir::Block, BlockId>) {
         match self {
             Self::Pair { forward, pullback, .. } => (forward.graph, pullback.graph, pullback.reverse_of),
             Self::One(OneGraph { graph, reverse_of, .. }) => {

@@ -33,7 +33,7 @@ use crate::facts::Facts;
 use crate::plan::table::Plan;
 
 /// Join the halves of one plan: a forward pass and its pullbacks.
-pub fn combine(
+pub(crate) fn combine(
     facts: &Facts<'_>,
     forward: Forward,
     Pullbacks { guarded, free, clearing }: Pullbacks,

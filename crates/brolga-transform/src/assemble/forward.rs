@@ -26,7 +26,7 @@ use crate::translate::stmt::AdStmts;
 use crate::val_map::ByName;
 
 /// The forward graph, and the name of its segment parameter.
-pub struct Forward {
+pub(crate) struct Forward {
     /// The graph.
     pub graph: CfgBlocks,
     /// The segment; `None` if the function records nothing and calls nothing that does.
@@ -34,7 +34,7 @@ pub struct Forward {
 }
 
 /// The lifted primal, and which of its blocks are which.
-pub struct Lifted<'a> {
+pub(crate) struct Lifted<'a> {
     /// The graph.
     pub graph: &'a mut CfgBlocks,
     /// The forward block of each primal block.
@@ -44,7 +44,7 @@ pub struct Lifted<'a> {
 }
 
 /// Assemble the forward graph.
-pub fn forward(
+pub(crate) fn forward(
     facts: &Facts<'_>,
     Lifted { graph: lifted, map, spent }: Lifted<'_>,
     stmts: &AdStmts,

@@ -9,9 +9,9 @@
 //! - [`exclusive`], [`strands`]: what a task's pullback adds to, and where.
 
 pub(crate) mod assembly;
-pub mod combined;
+pub(crate) mod combined;
 mod exclusive;
-pub mod forward;
-pub mod pullback;
+pub(crate) mod forward;
+pub(crate) mod pullback;
 pub(crate) mod strands;
 pub(crate) mod tangent;

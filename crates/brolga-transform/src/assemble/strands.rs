@@ -256,14 +256,14 @@ impl FloatSizes {
     }
 
     /// Those of both.
-    pub fn join(&mut self, more: Self) {
+    pub(crate) fn join(&mut self, more: Self) {
         self.singles |= more.singles;
         self.doubles |= more.doubles;
         self.others |= more.others;
     }
 
     /// The size that all have.
-    pub fn only(self) -> Option<u8> {
+    pub(crate) fn only(self) -> Option<u8> {
         match self {
             Self { others: true, .. } | Self { singles: true, doubles: true, .. } => None,
             Self { singles: true, .. } => Some(4),

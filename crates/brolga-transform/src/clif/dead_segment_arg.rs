@@ -30,7 +30,7 @@ use cranelift_codegen::ir::{self, InstructionData};
 use crate::derived::{DerivedCombined, DerivedPair};
 
 /// Where a combined function has its segment: behind the primal's parameters and their deltas.
-pub fn position(variant: &Variant) -> usize {
+pub(crate) fn position(variant: &Variant) -> usize {
     let deltas = variant.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. })).count();
     variant.params.len() + deltas
 }
@@ -46,7 +46,7 @@ struct Conduct {
 
 /// Drop segments that no code asks for. `root` is not a callee, and those that are `captured` are
 /// called through pointers.
-pub fn forget(
+pub(crate) fn forget(
     root: Option<&mut DerivedCombined>,
     joint: &mut [DerivedCombined],
     pairs: &mut [DerivedPair],
@@ -113,7 +113,7 @@ fn conduct(w: &DerivedCombined, places: &HashMap<String, usize>, names: &Names) 
 }
 
 /// The symbol of what an instruction calls, if it calls something directly.
-pub fn callee(func: &ir::Function, inst: ir::Inst, names: &Names) -> Option<String> {
+pub(crate) fn callee(func: &ir::Function, inst: ir::Inst, names: &Names) -> Option<String> {
     let InstructionData::Call { func_ref, .. } = func.dfg.insts[inst] else { return None };
     let spelled = symbol_of(func, &func.dfg.ext_funcs[func_ref].name);
     Some(names.symbol(&spelled).map_or(spelled.clone(), str::to_owned))

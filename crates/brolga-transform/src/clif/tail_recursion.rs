@@ -32,7 +32,7 @@ use cranelift_codegen::ir::{self, BlockArg, InstBuilder, Opcode, Value};
 use crate::clif::dead_segment_arg::callee;
 
 /// Do that in a function with this symbol.
-pub fn jump_back(func: &mut ir::Function, symbol: &str, names: &Names) {
+pub(crate) fn jump_back(func: &mut ir::Function, symbol: &str, names: &Names) {
     let blocks: Vec<ir::Block> = func.layout.blocks().collect();
     let calls: Vec<ir::Inst> = blocks.into_iter().filter_map(|b| last_call(func, b, symbol, names)).collect();
     let Some(begin) = func.layout.entry_block().filter(|_| !calls.is_empty() && func.sized_stack_slots.is_empty())

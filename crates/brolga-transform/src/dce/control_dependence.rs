@@ -25,7 +25,7 @@ use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 /// An edge that passes arguments: one target of a terminator.
-pub struct Edge {
+pub(super) struct Edge {
     /// Block that it leaves.
     pub from: usize,
     /// Which target of its terminator.
@@ -36,7 +36,7 @@ pub struct Edge {
 
 /// A block, or an edge that passes arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum BlockOrEdge {
+pub(super) enum BlockOrEdge {
     /// By position.
     Block(usize),
     /// By position in [`Control::edges`].
@@ -44,7 +44,7 @@ pub enum BlockOrEdge {
 }
 
 /// Edges, post-dominators and control dependence of a graph.
-pub struct Control {
+pub(super) struct Control {
     /// Reachable blocks in layout order, the entry first.
     pub blocks: Vec<BlockId>,
     /// Edges that pass arguments.
@@ -65,7 +65,7 @@ pub struct Control {
 
 impl Control {
     /// Compute it; `None` if no exit can be reached at all, or nothing is there.
-    pub fn compute(graph: &CfgBlocks) -> Option<Self> {
+    pub(super) fn compute(graph: &CfgBlocks) -> Option<Self> {
         if graph.blocks.is_empty() {
             return None;
         }
@@ -133,23 +133,23 @@ impl Control {
     }
 
     /// Those that pass arguments to a block, by position in [`Control::edges`].
-    pub fn incoming(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
+    pub(super) fn incoming(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
         let n = self.blocks.len();
         self.preds.of(block).filter_map(move |node| node.checked_sub(n))
     }
 
     /// The position of a reachable block.
-    pub fn position(&self, b: BlockId) -> usize {
+    pub(super) fn position(&self, b: BlockId) -> usize {
         self.at[b] as usize
     }
 
     /// How many places there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.blocks.len() + self.edges.len()
     }
 
     /// The number of a place, below [`Self::len`].
-    pub fn number(&self, p: BlockOrEdge) -> usize {
+    pub(super) fn number(&self, p: BlockOrEdge) -> usize {
         match p {
             BlockOrEdge::Block(b) => b,
             BlockOrEdge::Edge(e) => self.blocks.len() + e,
@@ -157,13 +157,13 @@ impl Control {
     }
 
     /// The blocks whose terminators decide whether a place is passed.
-    pub fn deps(&self, p: BlockOrEdge) -> &[usize] {
+    pub(super) fn deps(&self, p: BlockOrEdge) -> &[usize] {
         &self.deps[self.number(p)]
     }
 
     /// The first place after block `b`, on every way to an exit, for which `wanted` holds of its
     /// number.
-    pub fn next(&self, b: usize, wanted: impl Fn(usize) -> bool) -> Option<BlockOrEdge> {
+    pub(super) fn next(&self, b: usize, wanted: impl Fn(usize) -> bool) -> Option<BlockOrEdge> {
         let mut at = self.ipdom[b]?;
         while at < self.len() {
             if wanted(at) {

@@ -19,7 +19,7 @@ use crate::val_map::ByName;
 
 /// An item: a block parameter, an instruction or a terminator, by number. A block's parameters come
 /// first, then its instructions, then its terminator.
-pub type ItemId = usize;
+pub(super) type ItemId = usize;
 
 /// A list in [`UseChains`]: one more than where its last entry is; none if it is empty.
 #[derive(Clone, Copy, Default)]
@@ -88,7 +88,7 @@ impl BlockDefs {
 }
 
 /// All items of a graph and what each reads.
-pub struct Items<'g> {
+pub(super) struct Items<'g> {
     /// The blocks, in the order of [`Control::blocks`].
     pub blocks: Vec<&'g CfgBlock>,
     /// The first item of each block.
@@ -103,7 +103,7 @@ pub struct Items<'g> {
 
 impl<'g> Items<'g> {
     /// Number them, and find out.
-    pub fn collect(graph: &'g CfgBlocks, primal: &ir::Function, control: &Control) -> Self {
+    pub(super) fn collect(graph: &'g CfgBlocks, primal: &ir::Function, control: &Control) -> Self {
         let blocks: Vec<&CfgBlock> = control.blocks.iter().map(|b| &graph.blocks[b]).collect();
         let values = primal.dfg.num_values();
         let size: usize = blocks.iter().map(|b| b.params.len() + b.insts.len() + 1).sum();
@@ -171,23 +171,23 @@ impl<'g> Items<'g> {
     }
 
     /// What an item reads.
-    pub fn read_by(&self, item: ItemId) -> impl Iterator<Item = ItemId> + '_ {
+    pub(super) fn read_by(&self, item: ItemId) -> impl Iterator<Item = ItemId> + '_ {
         self.chains.iter(self.reads[item])
     }
 
     /// What a use means that no definition comes before in its block.
-    pub fn meant(&self, role: Role, name: Val) -> impl Iterator<Item = ItemId> + '_ {
+    pub(super) fn meant(&self, role: Role, name: Val) -> impl Iterator<Item = ItemId> + '_ {
         self.chains.iter(self.names.meant(role, name))
     }
 
     /// The item of a block's terminator.
-    pub fn term(&self, block: usize) -> ItemId {
+    pub(super) fn term(&self, block: usize) -> ItemId {
         self.first.get(block + 1).copied().unwrap_or(self.block.len()) - 1
     }
 }
 
 /// Every name that an instruction reads.
-pub fn each_operand(inst: &AdInst, primal: &ir::Function, mut f: impl FnMut(Val)) {
+pub(super) fn each_operand(inst: &AdInst, primal: &ir::Function, mut f: impl FnMut(Val)) {
     match inst.op {
         AdOp::Primal(i) => primal.dfg.inst_args(i).iter().for_each(|&v| f(Val::Primal(v))),
         _ => inst.each_read(f),

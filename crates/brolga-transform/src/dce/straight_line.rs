@@ -29,7 +29,7 @@ use crate::val_map::ByName;
 
 /// What is needed.
 #[derive(Debug)]
-pub struct Needed {
+pub(super) struct Needed {
     /// The blocks in the order in which they run, by their place in the graph.
     order: Vec<usize>,
     /// By block, as they are in the graph: whether each of its parameters and instructions is
@@ -39,12 +39,12 @@ pub struct Needed {
 
 impl Needed {
     /// Whether it is the same as was found in another way.
-    pub fn is(&self, items: &[Vec<bool>]) -> bool {
+    pub(super) fn is(&self, items: &[Vec<bool>]) -> bool {
         self.items == items
     }
 
     /// Remove everything else.
-    pub fn sweep(self, graph: &mut CfgBlocks) {
+    pub(super) fn sweep(self, graph: &mut CfgBlocks) {
         let next = self.order[1..].iter().map(|&b| &self.items[b][..]).chain([&[][..]]);
         for (&b, next) in self.order.iter().zip(next) {
             let block = &mut graph.blocks[b];
@@ -60,7 +60,7 @@ impl Needed {
 }
 
 /// What is needed, if the blocks follow each other.
-pub fn needed(graph: &CfgBlocks, known: KnownPrimal<'_>) -> Option<Needed> {
+pub(super) fn needed(graph: &CfgBlocks, known: KnownPrimal<'_>) -> Option<Needed> {
     let order = chain(graph)?;
     let mut found: Vec<_> = graph.blocks.values().map(|b| vec![false; b.params.len() + b.insts.len()]).collect();
     let mut wanted = NeededNames {

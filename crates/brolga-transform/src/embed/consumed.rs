@@ -69,7 +69,7 @@ pub(super) fn prepared<'p>(
 
 impl Prepared<'_> {
     /// Problems of the copy are problems of the function.
-    pub fn problems(&self, mut found: Diagnostics) -> Diagnostics {
+    pub(super) fn problems(&self, mut found: Diagnostics) -> Diagnostics {
         let [copy, symbol] = [self.func, self.of].map(|f| &self.program.funcs[f].symbol);
         for d in found.0.iter_mut().filter(|d| d.function == *copy) {
             d.function.clone_from(symbol);

@@ -44,7 +44,7 @@ enum InnerParam {
 
 impl Roots<'_> {
     /// Give the roots their signatures.
-    pub fn make(&self, roots: &mut [DerivedFunc]) -> Vec<DerivedSignature> {
+    pub(super) fn make(&self, roots: &mut [DerivedFunc]) -> Vec<DerivedSignature> {
         let Self { spec, primal, variant, room, isa, .. } = *self;
         let of = SignatureInputs { spec, primal, variant, room, conv: isa.default_call_conv() };
         let primals = (0..primal.params.len()).map(|i| InnerParam::Role(ParamRole::Primal(i)));
@@ -81,7 +81,7 @@ impl Roots<'_> {
     }
 
     /// The signature of what frees the blocks of a pair's record.
-    pub fn release(&self) -> DerivedSignature {
+    pub(super) fn release(&self) -> DerivedSignature {
         let Self { spec, primal, variant, room, isa, .. } = *self;
         SignatureInputs { spec, primal, variant, room, conv: isa.default_call_conv() }.release()
     }

@@ -284,7 +284,7 @@ impl SignatureInputs<'_> {
     }
 
     /// The function of both halves.
-    pub fn gradient(&self) -> DerivedSignature {
+    pub(super) fn gradient(&self) -> DerivedSignature {
         let params = with_shadows(self.variant, self.primal.params.len());
         let params = params.into_iter().chain(self.seeds()).chain(self.workspace()).collect();
         let results = values(self.spec).chain(self.cotangents()).chain(status(self.room)).collect();
@@ -292,26 +292,26 @@ impl SignatureInputs<'_> {
     }
 
     /// The forward pass of a pair.
-    pub fn forward(&self) -> DerivedSignature {
+    pub(super) fn forward(&self) -> DerivedSignature {
         let params = with_shadows(self.variant, self.primal.params.len());
         let params = params.into_iter().chain(self.workspace()).collect();
         self.signature(params, values(self.spec).chain(status(self.room)).collect())
     }
 
     /// The pullback of a pair. It knows how long the workspace is.
-    pub fn pullback(&self) -> DerivedSignature {
+    pub(super) fn pullback(&self) -> DerivedSignature {
         let workspace = self.workspace().filter(|p| *p == ParamRole::Workspace);
         let params = self.seeds().chain(workspace).collect();
         self.signature(params, self.cotangents().chain(status(self.room)).collect())
     }
 
     /// What frees the blocks of a pair's record.
-    pub fn release(&self) -> DerivedSignature {
+    pub(super) fn release(&self) -> DerivedSignature {
         self.signature(vec![ParamRole::Workspace], vec![])
     }
 
     /// The function of forward mode.
-    pub fn tangent(&self) -> DerivedSignature {
+    pub(super) fn tangent(&self) -> DerivedSignature {
         let floats: Vec<usize> = self.variant.param_shapes(self.primal).map(|p| p.0).collect();
         let behind = |p: ParamRole| match p {
             ParamRole::Primal(i) if floats.contains(&i) => Some(ParamRole::Tangent(i)),

@@ -5,4 +5,4 @@
 //! - [`rows`]: versions for the rows of a sparse matrix.
 
 pub(crate) mod rows;
-pub mod versioning;
+pub(crate) mod versioning;

@@ -24,7 +24,7 @@ use crate::shadow::strides::MOST_ITERATIONS;
 use crate::translate::stmt::{AdStmt, AdStmts, RootGuards};
 
 /// Ask of each row, where its ends are known.
-pub fn ask(facts: &Facts<'_>, stmts: &mut AdStmts, order: Order, ids: &mut Ids) {
+pub(crate) fn ask(facts: &Facts<'_>, stmts: &mut AdStmts, order: Order, ids: &mut Ids) {
     let Order { low, high, cc, near, block } = order;
     let func = facts.func();
     let last = func.layout.last_inst(block).expect("a block has a terminator");
@@ -49,7 +49,7 @@ pub fn ask(facts: &Facts<'_>, stmts: &mut AdStmts, order: Order, ids: &mut Ids) 
 }
 
 /// The reverse of a load that stores.
-pub fn storing(rvs: &mut Fragment) {
+pub(crate) fn storing(rvs: &mut Fragment) {
     for inst in rvs.values_mut() {
         if let AdOp::AddMem { fresh, .. } = &mut inst.op {
             *fresh = true;
@@ -58,7 +58,7 @@ pub fn storing(rvs: &mut Fragment) {
 }
 
 /// Statements whose reverse clears what these loads are going to add to, and does nothing else.
-pub fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts {
+pub(crate) fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts {
     let of = |stmt: &AdStmt| {
         let mut rvs = Fragment::default();
         if rows.iter().any(|r| r.argument.is_some() && r.loads.contains(&stmt.primal)) {
@@ -87,13 +87,13 @@ pub fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts {
 
 /// Whether the reverse of a function can run twice, the first time to clear: it ends at one place,
 /// and does not ask the tape for its way.
-pub fn can_clear(plan: &Plan) -> bool {
+pub(crate) fn can_clear(plan: &Plan) -> bool {
     plan.exits.len() == 1 && plan.reruns.is_empty() && !plan.returning.iter().any(|b| plan.blocks[b].push_id)
 }
 
 /// Leave the tape and cotangents to the pullback that comes behind. Whether that can be done:
 /// whether what clears needs nothing of the tape.
-pub fn only_clears(graph: &mut CfgBlocks, func: &ir::Function) -> bool {
+pub(crate) fn only_clears(graph: &mut CfgBlocks, func: &ir::Function) -> bool {
     for block in graph.blocks.values_mut() {
         let mut read: HashSet<Val> = block.insts.values().flat_map(AdInst::reads).collect();
         for inst in block.insts.values() {

@@ -98,7 +98,7 @@ const MOST_ENDS: usize = 4;
 const ITERATIONS: f64 = 8.0;
 
 /// The same statements for runs that are watched.
-pub struct Watched {
+pub(crate) struct Watched {
     /// Forward fragments, with what is watched in them.
     pub watching: AdStmts,
     /// Reverse fragments without the guards that are not needed then, of their own names, which
@@ -111,7 +111,12 @@ pub struct Watched {
 
 /// What to watch so that products can do without guards, if it is worth it. `live` are values that
 /// the forward half computes.
-pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> bool, ids: &mut Ids) -> Option<Watched> {
+pub(crate) fn watched(
+    facts: &Facts<'_>,
+    stmts: &AdStmts,
+    live: &dyn Fn(ir::Value) -> bool,
+    ids: &mut Ids,
+) -> Option<Watched> {
     if !facts.options.runs(Pass::VersionGuards) || facts.options.runs(Pass::CostModel) && stmts.len() > MOST {
         return None;
     }
@@ -149,8 +154,7 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     let cost =
         |p: &WatchedNumber| chains.iterations(p.block) * if p.not_zero && !is_least(facts, p) { 4.0 } else { 1.0 };
     let mut chosen: IndexMap<WatchedNumber, ir::Inst> = IndexMap::default();
-    let mut superfluous: IndexSet<Val> = IndexSet::default();
-    let mut masks: IndexSet<Val> = IndexSet::default();
+    let (mut superfluous, mut masks) = (IndexSet::<Val>::default(), IndexSet::<Val>::default());
     let mut saved = 0.0;
     let mut choose = |inst: ir::Inst, options: &[Vec<WatchedNumber>]| {
         let price = |option: &Vec<WatchedNumber>| -> f64 {
@@ -186,12 +190,8 @@ pub fn watched(facts: &Facts<'_>, stmts: &AdStmts, live: &dyn Fn(ir::Value) -> b
     let spent = spent + orders.iter().map(price).sum::<f64>();
     let loads = rows.iter().flat_map(|r| &r.loads).filter_map(|&i| facts.func().layout.inst_block(i));
     saved += loads.map(|b| 2.0 * chains.iterations(b)).sum::<f64>();
-    let of: f64 = facts
-        .cfg
-        .blocks
-        .iter()
-        .map(|&b| chains.iterations(b) * facts.func().layout.block_insts(b).count() as f64)
-        .sum();
+    let cost_of_block = |&b: &ir::Block| chains.iterations(b) * facts.func().layout.block_insts(b).count() as f64;
+    let of: f64 = facts.cfg.blocks.iter().map(cost_of_block).sum();
     let worth_it = saved >= MARGIN * spent && saved - spent >= f64::max(LEAST, PART * of);
     if superfluous.is_empty() && rows.is_empty() || facts.options.runs(Pass::CostModel) && !worth_it {
         return None;

@@ -82,7 +82,7 @@ pub(crate) struct Manner<'a> {
 
 impl<'a> Manner<'a> {
     /// With these calls replaced.
-    pub fn with(inlining: &'a Inlining) -> Self {
+    pub(crate) fn with(inlining: &'a Inlining) -> Self {
         Self { inlining, pieces: false, known: Learned::default(), unaligned: false, staying: &[] }
     }
 }

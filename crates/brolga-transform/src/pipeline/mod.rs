@@ -23,7 +23,7 @@
 //! are given back as soon as its graphs are there.
 
 pub(crate) mod all_variants;
-pub mod inline_rollback;
+pub(crate) mod inline_rollback;
 
 use brolga_analysis::Variant;
 use brolga_ir::block::{CfgBlocks, Ids};
@@ -135,7 +135,7 @@ impl Observer<'_> {
     }
 
     /// Show what a variant went through.
-    pub fn see_stages(&mut self, stages: &Stages<'_>) {
+    pub(crate) fn see_stages(&mut self, stages: &Stages<'_>) {
         if let Some(look) = &mut self.stages {
             look(stages);
         }

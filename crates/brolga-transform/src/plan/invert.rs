@@ -69,11 +69,11 @@ pub enum Other {
 }
 
 /// How a carried parameter is had on an edge: from a parameter of the edge's target, step by step.
-pub type WayBack = (ir::Value, Vec<Undo>);
+pub(crate) type WayBack = (ir::Value, Vec<Undo>);
 
 /// The carried parameters.
 #[derive(Default)]
-pub struct Carry {
+pub(crate) struct Carry {
     /// Those that are known at the end of each block.
     known: SecondaryMap<ir::Block, EntitySet<ir::Value>>,
     /// Ways over edges, for those that need one.
@@ -81,7 +81,7 @@ pub struct Carry {
 }
 
 /// What has to be known about the function.
-pub struct CarryInput<'a> {
+pub(crate) struct CarryInput<'a> {
     /// The function.
     pub func: &'a ir::Function,
     /// Its control flow.
@@ -99,7 +99,7 @@ const LIMIT: usize = 1 << 22;
 
 impl Carry {
     /// Compute them.
-    pub fn compute(cx: &CarryInput<'_>) -> Self {
+    pub(crate) fn compute(cx: &CarryInput<'_>) -> Self {
         let mut c = Carry::default();
         let mut all: Vec<(ir::Value, ir::Block, LoopId)> = Vec::new();
         for &b in &cx.cfg.blocks {
@@ -192,18 +192,24 @@ impl Carry {
     }
 
     /// Whether a parameter is carried, as seen from the end of a block.
-    pub fn known(&self, b: ir::Block, v: ir::Value) -> bool {
+    pub(crate) fn known(&self, b: ir::Block, v: ir::Value) -> bool {
         self.known[b].contains(v)
     }
 
     /// The blocks at whose ends a parameter is known.
-    pub fn blocks<'a>(&'a self, cfg: &'a Cfg, v: ir::Value) -> impl Iterator<Item = ir::Block> + 'a {
+    pub(crate) fn blocks<'a>(&'a self, cfg: &'a Cfg, v: ir::Value) -> impl Iterator<Item = ir::Block> + 'a {
         cfg.blocks.iter().copied().filter(move |&b| self.known[b].contains(v))
     }
 
     /// How a parameter of block `d` is had on an edge: `Ok(None)` if it is there already, `Err` if
     /// the edge leaves its loop and the target has to provide it.
-    pub fn on_edge(&self, r: ir::Value, d: ir::Block, p: ir::Block, b: ir::Block) -> Result<Option<&WayBack>, ()> {
+    pub(crate) fn on_edge(
+        &self,
+        r: ir::Value,
+        d: ir::Block,
+        p: ir::Block,
+        b: ir::Block,
+    ) -> Result<Option<&WayBack>, ()> {
         if b != d && self.known[b].contains(r) {
             return Ok(None);
         }

@@ -29,7 +29,7 @@ struct FlowEdge {
 /// The minimum cut of a graph whose nodes cost so much each: those that are needed are the first,
 /// and `computed_from` has results with their operands. Nodes are numbered in their order, and so
 /// is what comes back.
-pub fn cheapest(
+pub(super) fn cheapest(
     costs: impl Iterator<Item = u64>,
     needed: usize,
     leaves: &[usize],

@@ -54,7 +54,7 @@ impl Offer<'_> {
 /// What keeps the reverse half from executing an instruction of the primal, wherever its operands
 /// are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Obstacle {
+pub(super) enum Obstacle {
     /// It is a call.
     Call,
     /// It reads memory, which may be written to afterwards.
@@ -66,7 +66,7 @@ pub enum Obstacle {
 }
 
 /// The obstacle, if there is one; `combined` if both halves are one function.
-pub fn obstacle(facts: &Facts<'_>, combined: bool, inst: ir::Inst) -> Option<Obstacle> {
+pub(super) fn obstacle(facts: &Facts<'_>, combined: bool, inst: ir::Inst) -> Option<Obstacle> {
     let op = facts.func().dfg.insts[inst].opcode();
     match op {
         _ if facts.reload.contains(inst) => None,

@@ -66,7 +66,7 @@ fn rewind<'a>(facts: &'a Facts<'_>) -> Rewind<'a> {
     Rewind::new(input, facts.summaries.rewinding())
 }
 
-pub struct Planner<'a, 'f> {
+pub(super) struct Planner<'a, 'f> {
     pub(super) facts: &'a Facts<'f>,
     pub(super) stmts: &'a AdStmts,
     pub(super) loops: &'a Loops,
@@ -108,7 +108,12 @@ pub struct Planner<'a, 'f> {
 }
 
 impl<'a, 'f> Planner<'a, 'f> {
-    pub fn new(facts: &'a Facts<'f>, stmts: &'a AdStmts, aux: &'a IndexMap<Val, Type>, reruns: Vec<Rerun>) -> Self {
+    pub(super) fn new(
+        facts: &'a Facts<'f>,
+        stmts: &'a AdStmts,
+        aux: &'a IndexMap<Val, Type>,
+        reruns: Vec<Rerun>,
+    ) -> Self {
         let combined = facts.mode != Mode::Split;
         let most = match facts.options.effort {
             Effort::Quick => MAX_SPILLED.min(MAX_PLACES / facts.cfg.blocks.len()),
@@ -211,7 +216,7 @@ impl<'a, 'f> Planner<'a, 'f> {
     }
 
     /// Make room for a flag.
-    pub fn flag(&mut self) {
+    pub(super) fn flag(&mut self) {
         self.plan.flag = Some(self.alloc(1));
     }
 
@@ -467,7 +472,7 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
     }
 
-    pub fn finish(mut self) -> Plan {
+    pub(super) fn finish(mut self) -> Plan {
         let facts = self.facts;
         for (i, a) in self.plan.reruns.clone().into_iter().enumerate() {
             self.needed[a.entry].extend(a.outer);

@@ -184,7 +184,7 @@ const TARGETS: usize = 4;
 /// The last time that the table was asked decides if what lies between it and a predecessor can be
 /// entered through one target alone. A target that is there twice has a block of its own for each
 /// but the first ([`crate::primal::normalise`]).
-pub fn ways(facts: &Facts<'_>, b: ir::Block, from: ir::Block) -> Option<Vec<ir::Block>> {
+pub(crate) fn ways(facts: &Facts<'_>, b: ir::Block, from: ir::Block) -> Option<Vec<ir::Block>> {
     let (cfg, func) = (facts.cfg, facts.func());
     let InstructionData::BranchTable { table, .. } = func.dfg.insts[func.layout.last_inst(from)?] else { return None };
     let table = func.dfg.jump_tables[table].all_branches();

@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use crate::val_map::ByName;
 
 /// A set of names of the forward pass.
-pub struct NameSet {
+pub(super) struct NameSet {
     primal: SecondaryMap<ir::Value, u32>,
     delta: SecondaryMap<ir::Value, u32>,
     others: HashSet<Val>,
@@ -30,18 +30,18 @@ pub struct NameSet {
 
 impl NameSet {
     /// An empty one, for a function with so many values.
-    pub fn new(values: usize) -> Self {
+    pub(super) fn new(values: usize) -> Self {
         Self { primal: one_each(values), delta: SecondaryMap::new(), others: HashSet::default(), time: 1 }
     }
 
     /// Take all names out.
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.time += 1;
         self.others.clear();
     }
 
     /// Whether a name is in it.
-    pub fn contains(&self, name: Val) -> bool {
+    pub(super) fn contains(&self, name: Val) -> bool {
         match name {
             Val::Primal(v) => self.primal[v] == self.time,
             Val::Delta(v) => self.delta[v] == self.time,
@@ -50,7 +50,7 @@ impl NameSet {
     }
 
     /// Put a name in; whether it is new.
-    pub fn insert(&mut self, name: Val) -> bool {
+    pub(super) fn insert(&mut self, name: Val) -> bool {
         let of = match name {
             Val::Primal(v) => &mut self.primal[v],
             Val::Delta(v) => &mut self.delta[v],
@@ -63,7 +63,7 @@ impl NameSet {
 /// Names in the order in which they came, each once. Most blocks need few, which are looked
 /// through: that asks for no memory.
 #[derive(Clone, Default)]
-pub struct Needs {
+pub(super) struct Needs {
     names: SmallVec<[Val; 4]>,
     /// The same, once they are many.
     known: HashSet<Val>,
@@ -74,7 +74,7 @@ const FEW: usize = 16;
 
 impl Needs {
     /// Put a name behind the others, unless it is among them.
-    pub fn insert(&mut self, name: Val) {
+    pub(super) fn insert(&mut self, name: Val) {
         if self.names.len() == FEW && self.known.is_empty() {
             self.known.extend(self.names.iter().copied());
         }
@@ -100,7 +100,7 @@ impl std::ops::Deref for Needs {
 }
 
 /// What is known of names in one block at a time: whether they are to be had there for nothing.
-pub struct Free {
+pub(super) struct Free {
     known: ByName<(u32, bool)>,
     block: Option<ir::Block>,
     time: u32,
@@ -108,23 +108,23 @@ pub struct Free {
 
 impl Free {
     /// Nothing is known, of a function with so many values.
-    pub fn new(values: usize) -> Self {
+    pub(super) fn new(values: usize) -> Self {
         Self { known: ByName::new(values), block: None, time: 1 }
     }
 
     /// What was known does not hold any more.
-    pub fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         self.time += 1;
     }
 
     /// What is known of a name in a block.
-    pub fn get(&self, block: ir::Block, name: Val) -> Option<bool> {
+    pub(super) fn get(&self, block: ir::Block, name: Val) -> Option<bool> {
         let (time, is_free) = self.known.get(name);
         (self.block == Some(block) && time == self.time).then_some(is_free)
     }
 
     /// From now on this is known. Of other blocks nothing is.
-    pub fn set(&mut self, block: ir::Block, name: Val, is_free: bool) {
+    pub(super) fn set(&mut self, block: ir::Block, name: Val, is_free: bool) {
         if self.block.replace(block) != Some(block) {
             self.forget();
         }

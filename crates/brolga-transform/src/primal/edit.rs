@@ -14,7 +14,7 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir;
 
 /// A cursor in front of an instruction, for what has its source location.
-pub fn before(func: &mut ir::Function, inst: ir::Inst) -> FuncCursor<'_> {
+pub(crate) fn before(func: &mut ir::Function, inst: ir::Inst) -> FuncCursor<'_> {
     let srcloc = func.srcloc(inst);
     let mut pos = FuncCursor::new(func).at_inst(inst);
     pos.set_srcloc(srcloc);
@@ -23,22 +23,22 @@ pub fn before(func: &mut ir::Function, inst: ir::Inst) -> FuncCursor<'_> {
 
 /// What edges are going to hand on.
 #[derive(Default)]
-pub struct BlockArgs(BTreeMap<(ir::Block, ir::Block), Vec<(usize, ir::Value)>>);
+pub(crate) struct BlockArgs(BTreeMap<(ir::Block, ir::Block), Vec<(usize, ir::Value)>>);
 
 impl BlockArgs {
     /// Add a parameter to a block. Returns it, and its number.
-    pub fn param(func: &mut ir::Function, b: ir::Block, ty: ir::Type) -> (ir::Value, usize) {
+    pub(crate) fn param(func: &mut ir::Function, b: ir::Block, ty: ir::Type) -> (ir::Value, usize) {
         let v = func.dfg.append_block_param(b, ty);
         (v, func.dfg.num_block_params(b) - 1)
     }
 
     /// The argument that the edges between two blocks have for a parameter.
-    pub fn push(&mut self, (from, to): (ir::Block, ir::Block), n: usize, arg: ir::Value) {
+    pub(crate) fn push(&mut self, (from, to): (ir::Block, ir::Block), n: usize, arg: ir::Value) {
         self.0.entry((from, to)).or_default().push((n, arg));
     }
 
     /// Write them behind those that are there.
-    pub fn write(self, func: &mut ir::Function) {
+    pub(crate) fn write(self, func: &mut ir::Function) {
         for ((from, to), mut args) in self.0 {
             args.sort_unstable_by_key(|a| a.0);
             let last = func.layout.last_inst(from).expect("a block ends");

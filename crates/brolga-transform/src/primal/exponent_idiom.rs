@@ -69,7 +69,7 @@ struct Put {
 }
 
 /// Make them additions.
-pub fn exponent_idiom(func: &mut ir::Function) {
+pub(crate) fn exponent_idiom(func: &mut ir::Function) {
     let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     let may_be = |&v: &ir::Value| mantissa_of(func, v).is_some() || lower_half(func, v).is_some();
     if !insts().any(|i| func.dfg.inst_results(i).first().is_some_and(may_be)) {

@@ -53,7 +53,7 @@ struct Kept {
 }
 
 /// Write choices so that ask whether a float is zero.
-pub fn masks(func: &mut ir::Function) {
+pub(crate) fn masks(func: &mut ir::Function) {
     let all: Vec<ir::Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
     // Bits that were masked, and the float that they are of.
     let mut chosen_floats: HashMap<ir::Value, ir::Value> = HashMap::default();

@@ -35,7 +35,7 @@ use crate::primal::edit::before;
 use crate::primal::guard_masks::masks;
 
 /// Write them so.
-pub fn guards(func: &mut ir::Function) {
+pub(crate) fn guards(func: &mut ir::Function) {
     masks(func);
     let all: Vec<ir::Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
     all.into_iter().for_each(|inst| of_equality(func, inst));

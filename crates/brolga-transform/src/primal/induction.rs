@@ -29,14 +29,14 @@ pub struct Induction {
 
 /// The `i`-th parameter of a canonical loop's header, if it goes in steps and has its first value
 /// in the first iteration only.
-pub fn induction(func: &ir::Function, loops: &Loops, l: LoopId, i: usize) -> Option<Induction> {
+pub(crate) fn induction(func: &ir::Function, loops: &Loops, l: LoopId, i: usize) -> Option<Induction> {
     let iv = steps(func, &loops.loops[l], i)?;
     let ty = func.dfg.value_type(iv.var);
     (far(ty, iv.step) || guarded(func, loops, l, &iv)).then_some(iv)
 }
 
 /// The same if it goes in steps, but may come back to its first value.
-pub fn steps(func: &ir::Function, lp: &Loop, i: usize) -> Option<Induction> {
+pub(crate) fn steps(func: &ir::Function, lp: &Loop, i: usize) -> Option<Induction> {
     let ([entry], [latch]) = (&lp.entries[..], &lp.latches[..]) else { return None };
     let var = func.dfg.block_params(lp.header)[i];
     let ty = func.dfg.value_type(var);
@@ -84,7 +84,7 @@ fn guarded(func: &ir::Function, loops: &Loops, l: LoopId, iv: &Induction) -> boo
 
 /// The test by which a loop is left: `tested cc bound` holds on the exit edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExitTest {
+pub(crate) struct ExitTest {
     /// Whether the next value is tested, not the present one.
     pub of_next: bool,
     /// How it compares on the way out.
@@ -96,7 +96,7 @@ pub struct ExitTest {
 /// The test on the exit edge `from -> to`, if it compares an induction variable with something that
 /// the loop does not change, and says where the variable is then: `==`, or the first value that is
 /// not on the near side of the bound, in steps of a power of two.
-pub fn exit_test(
+pub(crate) fn exit_test(
     func: &ir::Function,
     loops: &Loops,
     l: LoopId,

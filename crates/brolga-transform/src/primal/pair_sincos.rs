@@ -26,7 +26,7 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, types};
 use cranelift_entity::EntitySet;
 
 /// Put them there.
-pub fn pair_sincos(program: &Program, func: &mut ir::Function) {
+pub(crate) fn pair_sincos(program: &Program, func: &mut ir::Function) {
     let calls = func.dfg.ext_funcs.keys().any(|r| other(program, func, r).is_some());
     if !calls {
         return;

@@ -20,7 +20,7 @@ use cranelift_entity::SecondaryMap;
 use crate::primal::edit::before;
 
 /// Split them.
-pub fn split_wide_copies(func: &mut ir::Function) {
+pub(crate) fn split_wide_copies(func: &mut ir::Function) {
     let insts = || func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
     if !insts().any(|i| is_plain(func, i) && width_of_access(func, i) == 16) {
         return;

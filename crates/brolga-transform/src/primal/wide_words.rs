@@ -34,7 +34,7 @@ enum WideWord {
 }
 
 /// Replace what is taken out by what was put in.
-pub fn wide_words(func: &mut ir::Function) {
+pub(crate) fn wide_words(func: &mut ir::Function) {
     let insts: Vec<ir::Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
     let mut changed = false;
     for inst in insts {

@@ -66,13 +66,13 @@ pub(crate) struct Worklist<'a> {
 
 impl<'a> Worklist<'a> {
     /// Nothing has been asked for.
-    pub fn new(program: &'a Program, summaries: &'a Summaries) -> Self {
+    pub(crate) fn new(program: &'a Program, summaries: &'a Summaries) -> Self {
         let (variants, per_func, preserved, modes, names) = Default::default();
         Self { program, summaries, variants, per_func, preserved, modes, names }
     }
 
     /// Forward pass and pullback of this very variant.
-    pub fn exactly(&mut self, variant: Variant) -> PairSymbols {
+    pub(crate) fn exactly(&mut self, variant: Variant) -> PairSymbols {
         self.ask(variant, VariantForm::Pair).pair()
     }
 
@@ -116,14 +116,14 @@ impl<'a> Worklist<'a> {
     }
 
     /// A suffix that no other variant of the function has.
-    pub fn suffix(&mut self, func: FuncKey, kind: VariantForm) -> String {
+    pub(crate) fn suffix(&mut self, func: FuncKey, kind: VariantForm) -> String {
         let n = self.per_func.entry((func, kind)).or_default();
         *n += 1;
         if *n == 1 { String::new() } else { format!("_v{n}") }
     }
 
     /// Names of a variant, which is derived in such a way.
-    pub fn ask(&mut self, variant: Variant, kind: VariantForm) -> Symbols {
+    pub(crate) fn ask(&mut self, variant: Variant, kind: VariantForm) -> Symbols {
         let key = (variant, kind);
         if let Some(i) = self.variants.get_index_of(&key) {
             return self.names[i].clone();
@@ -137,7 +137,7 @@ impl<'a> Worklist<'a> {
 
     /// Names that no other variant has, and no function of the program, imported or not: it may
     /// have derivatives of the function already, and others of such names.
-    pub fn fresh(&mut self, func: FuncKey, kind: VariantForm) -> Symbols {
+    pub(crate) fn fresh(&mut self, func: FuncKey, kind: VariantForm) -> Symbols {
         loop {
             let names = self.spelled(func, kind);
             let taken = |s: &str| self.program.func(s).is_some();

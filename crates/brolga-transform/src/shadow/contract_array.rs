@@ -49,7 +49,7 @@ use crate::shadow::access::{Does, Event};
 use crate::shadow::strides::around;
 
 /// Sums whose loop is left by an edge.
-pub fn left<'a>(facts: &'a Facts<'_>, from: ir::Block, to: ir::Block) -> impl Iterator<Item = Total> + 'a {
+pub(crate) fn left<'a>(facts: &'a Facts<'_>, from: ir::Block, to: ir::Block) -> impl Iterator<Item = Total> + 'a {
     let all = facts.overwrites.summed.iter();
     all.filter(move |(inst, t)| **inst == t.load && t.exit == (from, to)).map(|x| *x.1)
 }

@@ -54,7 +54,7 @@ const MOST_ACCESSES: usize = 64;
 
 /// Find the stores that need not clear, the loads that may store, and the slots whose shadows the
 /// forward pass leaves alone.
-pub fn local_memory(facts: &Facts<'_>, out: &mut Overwrites) {
+pub(crate) fn local_memory(facts: &Facts<'_>, out: &mut Overwrites) {
     let mut touching: Vec<Option<Vec<ir::Inst>>> = facts.private.origins.iter().map(|_| Some(Vec::new())).collect();
     let func = facts.func();
     for &inst in facts.cfg.all_insts() {

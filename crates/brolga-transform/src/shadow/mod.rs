@@ -12,8 +12,8 @@
 //! - [`contract_array`]: the shadow of an array that is only added up is a scalar.
 
 mod access;
-pub mod contract_array;
-pub mod local_memory;
-pub mod monotone_rows;
-pub mod store_for_add;
+pub(crate) mod contract_array;
+pub(crate) mod local_memory;
+pub(crate) mod monotone_rows;
+pub(crate) mod store_for_add;
 pub(crate) mod strides;

@@ -45,7 +45,7 @@ use crate::shadow::strides::{around, disjoint, each_iteration, stride};
 use brolga_ir::Pass;
 
 /// Look at the arguments whose shadows hold nothing before the call.
-pub fn overwrites(facts: &Facts<'_>) -> Overwrites {
+pub(crate) fn overwrites(facts: &Facts<'_>) -> Overwrites {
     let params = &facts.variant.params;
     let mut out = Overwrites { arguments: vec![false; params.len()], ..Overwrites::default() };
     for (i, mode) in params.iter().enumerate() {

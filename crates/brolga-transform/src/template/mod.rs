@@ -17,7 +17,7 @@ mod build;
 mod call;
 mod inverse;
 mod steps;
-pub mod tasks;
+pub(crate) mod tasks;
 
 use brolga_analysis::calls::summarise::reachable;
 use brolga_analysis::{RootKind, Variant};

@@ -44,13 +44,13 @@ use crate::facts::Context;
 use crate::program::variants::{VariantForm, Worklist};
 
 /// How `brolga_fork` ends, in words of the run time; a test compares the two.
-pub mod end {
+pub(crate) mod end {
     /// A task has trapped.
-    pub const TRAPPED: i64 = 0;
+    pub(crate) const TRAPPED: i64 = 0;
     /// The tape has no room for the fork's record.
-    pub const FULL: i64 = 2;
+    pub(crate) const FULL: i64 = 2;
     /// There is no memory for pending sums.
-    pub const LACKING: i64 = 3;
+    pub(crate) const LACKING: i64 = 3;
 }
 
 /// A template under construction.

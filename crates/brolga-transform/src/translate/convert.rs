@@ -22,7 +22,7 @@ use cranelift_codegen::ir::{self, Type, types};
 
 /// A fragment under construction, to which is added what makes a ticket of a number, and a number
 /// of a ticket.
-pub trait Converts {
+pub(crate) trait Converts {
     /// A call of the run time that is given the segment, and behind that the arguments.
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val;
     /// A call of the run time that is given the segment and returns nothing.
@@ -32,12 +32,12 @@ pub trait Converts {
 }
 
 /// A call of the run time that is given the segment, and returns a value of this type.
-pub fn asking(symbol: &str, args: &[(Val, Type)], ty: Type) -> AdOp {
+pub(crate) fn asking(symbol: &str, args: &[(Val, Type)], ty: Type) -> AdOp {
     told(symbol, args, Some(ty))
 }
 
 /// A call of the run time that is given the segment, and may return a value.
-pub fn told(symbol: &str, args: &[(Val, Type)], ty: Option<Type>) -> AdOp {
+pub(crate) fn told(symbol: &str, args: &[(Val, Type)], ty: Option<Type>) -> AdOp {
     let (operands, arg_types): (Vec<_>, Vec<_>) =
         [(None, types::I64)].into_iter().chain(args.iter().map(|&(v, ty)| (Some(v), ty))).unzip();
     helper_call(symbol, &operands, &arg_types, ty.into_iter(), Tape::Aside)
@@ -113,7 +113,7 @@ fn ticket_of_demand(cx: &mut impl Converts, demand: Val) -> Val {
 
 /// A cotangent of this type in a shape of the same width: a ticket as a number or a vector, those
 /// as a ticket, or any of them as a demand. A demand as a number is a trap, when the pullback ends.
-pub fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, shape: Shape) -> Option<Val> {
+pub(crate) fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, shape: Shape) -> Option<Val> {
     let found = match (ty, shape) {
         (ty, shape) if ty == shape.ty() => ct,
         (ty, Shape::Demand { .. }) => arrives(cx, ct, ty),
@@ -143,7 +143,7 @@ pub fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, shape: Shape) -> Option
 }
 
 /// A call of a helper of the run time.
-pub fn helper_call(
+pub(crate) fn helper_call(
     symbol: &str,
     args: &[Option<Val>],
     arg_types: &[Type],
@@ -157,6 +157,6 @@ pub fn helper_call(
 }
 
 /// The type of a comparison of two values of type `ty`.
-pub fn mask_type(ty: Type) -> Type {
+pub(crate) fn mask_type(ty: Type) -> Type {
     if ty.is_vector() { ty.as_truthy() } else { types::I8 }
 }

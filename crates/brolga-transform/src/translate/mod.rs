@@ -10,9 +10,9 @@
 //! **Source.** `make_ad_stmts!` of Mooncake.jl.
 
 pub(crate) mod convert;
-pub mod rules;
-pub mod stmt;
-pub mod tangent;
+pub(crate) mod rules;
+pub(crate) mod stmt;
+pub(crate) mod tangent;
 
 use brolga_ir::block::Ids;
 use brolga_ir::inst::Val;

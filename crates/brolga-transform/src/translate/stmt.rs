@@ -84,10 +84,10 @@ impl AdStmt {
 }
 
 /// All statements of a function, by instruction, in layout order.
-pub type AdStmts = Table<ir::Inst, AdStmt>;
+pub(crate) type AdStmts = Table<ir::Inst, AdStmt>;
 
 /// Statements, for who puts their reverses into a graph.
-pub enum StmtSource<'a> {
+pub(crate) enum StmtSource<'a> {
     /// They are needed again: reverses are copied.
     Lent(&'a AdStmts),
     /// They are not: they are taken, and none is left.
@@ -96,7 +96,7 @@ pub enum StmtSource<'a> {
 
 impl StmtSource<'_> {
     /// All of them, some without a reverse by now.
-    pub fn all(&self) -> &AdStmts {
+    pub(crate) fn all(&self) -> &AdStmts {
         match self {
             StmtSource::Lent(stmts) => stmts,
             StmtSource::Spent(stmts) => stmts,
@@ -105,7 +105,7 @@ impl StmtSource<'_> {
 }
 
 /// What translation shares between statements.
-pub struct Translation<'a, 'f> {
+pub(crate) struct Translation<'a, 'f> {
     /// The facts.
     pub facts: &'a Facts<'f>,
     /// Fresh ids.
@@ -124,7 +124,7 @@ pub struct Translation<'a, 'f> {
 }
 
 /// Where translation finds the names of derived callees.
-pub trait Callees {
+pub(crate) trait Callees {
     /// Symbols of the forward pass and the pullback of a variant, which will be derived in due
     /// course; and that variant, which may be another one that serves as well.
     fn derive(&mut self, variant: Variant) -> (Variant, PairSymbols);
@@ -140,7 +140,7 @@ pub trait Callees {
 pub(crate) type Cx<'c, 't, 'a, 'f> = &'c mut StmtCx<'t, 'a, 'f>;
 
 /// Builds the fragments of one statement.
-pub struct StmtCx<'t, 'a, 'f> {
+pub(crate) struct StmtCx<'t, 'a, 'f> {
     /// What statements share.
     pub t: &'t mut Translation<'a, 'f>,
     stmt: AdStmt,
@@ -165,7 +165,7 @@ pub struct Numbers {
 
 /// One of the three fragments.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum FragmentKind {
+pub(crate) enum FragmentKind {
     /// Before the primal instruction.
     Before,
     /// After it, or in its place.
@@ -176,7 +176,7 @@ pub enum FragmentKind {
 
 impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// Begin a statement.
-    pub fn new(t: &'t mut Translation<'a, 'f>, primal: ir::Inst) -> Self {
+    pub(crate) fn new(t: &'t mut Translation<'a, 'f>, primal: ir::Inst) -> Self {
         let [before, after, rvs] = std::mem::take(&mut t.fragments);
         let roots = RootGuards::default();
         let stmt = AdStmt { primal, before, keep: true, after, rvs, guards: vec![], roots };
@@ -185,42 +185,42 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// The facts.
-    pub fn facts(&self) -> &'a Facts<'f> {
+    pub(crate) fn facts(&self) -> &'a Facts<'f> {
         self.t.facts
     }
 
     /// The body.
-    pub fn func(&self) -> &'f ir::Function {
+    pub(crate) fn func(&self) -> &'f ir::Function {
         self.t.facts.func()
     }
 
     /// The instruction.
-    pub fn inst(&self) -> ir::Inst {
+    pub(crate) fn inst(&self) -> ir::Inst {
         self.stmt.primal
     }
 
     /// Its operands.
-    pub fn args(&self) -> &'f [ir::Value] {
+    pub(crate) fn args(&self) -> &'f [ir::Value] {
         self.func().dfg.inst_args(self.stmt.primal)
     }
 
     /// Its results.
-    pub fn results(&self) -> &'f [ir::Value] {
+    pub(crate) fn results(&self) -> &'f [ir::Value] {
         self.func().dfg.inst_results(self.stmt.primal)
     }
 
     /// The type of a primal value.
-    pub fn ty(&self, v: ir::Value) -> Type {
+    pub(crate) fn ty(&self, v: ir::Value) -> Type {
         self.func().dfg.value_type(v)
     }
 
     /// The primal instruction does not stay.
-    pub fn replace_primal(&mut self) {
+    pub(crate) fn replace_primal(&mut self) {
         self.stmt.keep = false;
     }
 
     /// Finish.
-    pub fn finish(self) -> AdStmt {
+    pub(crate) fn finish(self) -> AdStmt {
         let AdStmt { primal, mut before, keep, mut after, mut rvs, guards, roots } = self.stmt;
         let [b, a, r] = [&mut before, &mut after, &mut rvs].map(Fragment::take);
         self.t.fragments = [before, after, rvs];
@@ -228,13 +228,13 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Report a problem at this instruction.
-    pub fn problem(&mut self, d: Diagnostic) {
+    pub(crate) fn problem(&mut self, d: Diagnostic) {
         let d = self.facts().at(self.stmt.primal, d);
         self.t.problems.push(d);
     }
 
     /// Add an instruction.
-    pub fn push(&mut self, w: FragmentKind, defs: Defs, op: AdOp) {
+    pub(crate) fn push(&mut self, w: FragmentKind, defs: Defs, op: AdOp) {
         let id = self.t.ids.inst();
         for &(v, ty) in &defs {
             if matches!(v, Val::Aux(..)) {
@@ -250,39 +250,39 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Add an instruction with one derived result.
-    pub fn emit(&mut self, w: FragmentKind, op: AdOp, ty: Type) -> Val {
+    pub(crate) fn emit(&mut self, w: FragmentKind, op: AdOp, ty: Type) -> Val {
         let d = Val::D(self.t.ids.dv());
         self.push(w, [(d, ty)].into(), op);
         d
     }
 
     /// A name for what is computed next.
-    pub fn name(&mut self) -> Val {
+    pub(crate) fn name(&mut self) -> Val {
         Val::D(self.t.ids.dv())
     }
 
     /// Arithmetic in the reverse fragment, or in forward mode behind the primal.
-    pub fn arith(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
+    pub(crate) fn arith(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
         self.emit(self.place, AdOp::Arith(op, args.into(), ty), ty)
     }
 
     /// Where arithmetic goes.
-    pub fn place(&self) -> FragmentKind {
+    pub(crate) fn place(&self) -> FragmentKind {
         self.place
     }
 
     /// A constant, where arithmetic goes.
-    pub fn constant(&mut self, x: f64, ty: Type) -> Val {
+    pub(crate) fn constant(&mut self, x: f64, ty: Type) -> Val {
         self.arith(Arith::Const(x), &[], ty)
     }
 
     /// An integer constant in any fragment.
-    pub fn iconst(&mut self, w: FragmentKind, x: i64) -> Val {
+    pub(crate) fn iconst(&mut self, w: FragmentKind, x: i64) -> Val {
         self.emit(w, AdOp::Arith(Arith::Iconst(x), Args::default(), types::I64), types::I64)
     }
 
     /// Take the cotangent of an active primal value.
-    pub fn take_ct(&mut self, v: ir::Value) -> Val {
+    pub(crate) fn take_ct(&mut self, v: ir::Value) -> Val {
         let ty = self.shape(v).ty();
         if self.facts().unit_cotangents.contains(v) {
             let one = self.constant(1.0, ty);
@@ -293,7 +293,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Add to the cotangent of a primal value, if it is active.
-    pub fn add_ct(&mut self, v: ir::Value, by: Val) {
+    pub(crate) fn add_ct(&mut self, v: ir::Value, by: Val) {
         let in_place = self.func().dfg.value_def(v).inst().is_some_and(|i| self.facts().in_place.contains(i));
         if self.facts().is_active(v) && !in_place {
             let by = if self.ty(v).lane_type().is_float() { by } else { self.in_its_shape(v, by) };
@@ -312,17 +312,17 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Whether a cotangent is known to be one.
-    pub fn is_one(&self, ct: Val) -> bool {
+    pub(crate) fn is_one(&self, ct: Val) -> bool {
         self.one == Some(ct)
     }
 
     /// The shape of an active value's cotangent.
-    pub fn shape(&self, v: ir::Value) -> Shape {
+    pub(crate) fn shape(&self, v: ir::Value) -> Shape {
         self.facts().activity.ct[v].expect("an active value has a shape")
     }
 
     /// `shadow[addr + off] += by`; `=` if nothing is there yet.
-    pub fn add_mem(&mut self, addr: ir::Value, off: i32, by: Val, shape: Shape, fresh: bool) {
+    pub(crate) fn add_mem(&mut self, addr: ir::Value, off: i32, by: Val, shape: Shape, fresh: bool) {
         if let Some(place) = self.facts().place(addr, off) {
             self.push(FragmentKind::Rvs, Defs::default(), AdOp::AddMem { place, by, shape, fresh });
         }
@@ -330,20 +330,20 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// Read `shadow[addr + off]` and clear it: the reverse of an instruction that writes floats
     /// there.
-    pub fn take_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
+    pub(crate) fn take_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
         let place = self.facts().place(addr, off)?;
         self.forget_pointer(addr, off, shape.bytes());
         Some(self.emit(FragmentKind::Rvs, AdOp::TakeMem { place, shape }, shape.ty()))
     }
 
     /// Read `shadow[addr + off]`.
-    pub fn peek_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
+    pub(crate) fn peek_mem(&mut self, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
         let place = self.facts().place(addr, off)?;
         Some(self.emit(FragmentKind::Rvs, AdOp::PeekMem { place, shape }, shape.ty()))
     }
 
     /// Clear `bytes` bytes of `shadow[addr + off]`.
-    pub fn zero_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, asks: Asks) {
+    pub(crate) fn zero_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, asks: Asks) {
         if matches!(asks, Asks::Zero | Asks::Bits) {
             self.forget_pointer(addr, off, bytes);
         }
@@ -351,7 +351,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// The same of what may be a part of a float (see [`AdOp::ZeroMem`]).
-    pub fn cut_mem(&mut self, addr: ir::Value, off: i32, (bytes, asks): (u32, Asks), of: u8) {
+    pub(crate) fn cut_mem(&mut self, addr: ir::Value, off: i32, (bytes, asks): (u32, Asks), of: u8) {
         if let Some(place) = self.facts().place(addr, off) {
             self.push(FragmentKind::Rvs, Defs::default(), AdOp::ZeroMem { place, bytes, asks, cuts: Some(of) });
         }
@@ -374,12 +374,12 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// A name for something that the forward fragment hands over.
-    pub fn aux(&self, n: u8) -> Val {
+    pub(crate) fn aux(&self, n: u8) -> Val {
         Val::Aux(self.stmt.primal, n)
     }
 
     /// A delta, or zero.
-    pub fn delta_or_zero(&mut self, w: FragmentKind, v: ir::Value) -> Val {
+    pub(crate) fn delta_or_zero(&mut self, w: FragmentKind, v: ir::Value) -> Val {
         match self.facts().delta(v) {
             Some(d) => d,
             None => self.iconst(w, 0),
@@ -387,7 +387,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Call a helper of the run time.
-    pub fn helper(
+    pub(crate) fn helper(
         &mut self,
         w: FragmentKind,
         symbol: &str,
@@ -403,7 +403,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
     /// `product` where `ct` is not zero, and zero where it is: a strong zero. `why` are the numbers
     /// that would make do without, if that is known.
-    pub fn strong(&mut self, ct: Val, product: Val, ty: Type, why: Option<Numbers>) -> Val {
+    pub(crate) fn strong(&mut self, ct: Val, product: Val, ty: Type, why: Option<Numbers>) -> Val {
         if !self.facts().options.strong_zero || self.is_one(ct) {
             return product;
         }
@@ -420,7 +420,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
 
 impl StmtCx<'_, '_, '_> {
     /// `product` of a cotangent under a root, and zero where that is infinite and `factor` is zero.
-    pub fn unless_at_root(&mut self, ct: Val, factor: Val, product: Val, ty: Type) -> Val {
+    pub(crate) fn unless_at_root(&mut self, ct: Val, factor: Val, product: Val, ty: Type) -> Val {
         if !self.facts().options.strong_zero || self.is_one(ct) {
             return product;
         }
@@ -443,7 +443,7 @@ impl StmtCx<'_, '_, '_> {
     }
 
     /// This is the reverse of a root; what would make its slope finite, if that is known.
-    pub fn at_root(&mut self, finite: Option<Numbers>) {
+    pub(crate) fn at_root(&mut self, finite: Option<Numbers>) {
         self.stmt.roots.open |= finite.is_none();
         self.stmt.roots.finite = finite;
     }

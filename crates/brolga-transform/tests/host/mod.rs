@@ -4,12 +4,12 @@ use cranelift_codegen::isa::{OwnedTargetIsa, lookup_by_name};
 use cranelift_codegen::settings::{self, Flags};
 
 /// A target that is built in.
-pub fn isa() -> OwnedTargetIsa {
+pub(crate) fn isa() -> OwnedTargetIsa {
     built_in("")
 }
 
 /// The same, with an operating system that can put a fence behind a tape.
-pub fn with_fences() -> OwnedTargetIsa {
+pub(crate) fn with_fences() -> OwnedTargetIsa {
     built_in("-unknown-linux-gnu")
 }
 

@@ -5,7 +5,7 @@ use brolga_wasm::{Error, Gradient, Instance, Module, Val, default_activity};
 
 /// The gradient of `f` by its one float, with calls as calls and with short functions in their
 /// callers, as a whole and in two halves.
-pub fn gradients(text: &str, x: f64) -> Vec<Result<f64, Error>> {
+pub(crate) fn gradients(text: &str, x: f64) -> Vec<Result<f64, Error>> {
     let module = Module::new(text).unwrap_or_else(|e| panic!("{e}"));
     let mut found = Vec::new();
     for inline in [Inline::Never, Inline::Auto] {
@@ -17,7 +17,7 @@ pub fn gradients(text: &str, x: f64) -> Vec<Result<f64, Error>> {
     found
 }
 
-pub fn gradient(module: &Module, options: &Options, x: f64) -> Result<f64, Error> {
+pub(crate) fn gradient(module: &Module, options: &Options, x: f64) -> Result<f64, Error> {
     let activity = [default_activity(wasmparser::ValType::F64)];
     let gradient = Gradient::with_options(module, "f", &activity, options)?;
     let mut instance = Instance::new(module)?;

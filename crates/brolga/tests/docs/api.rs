@@ -1,7 +1,7 @@
 //! Public items of the crates that can be published. `docs/api` lists them, and this test compares:
-//! an item that becomes public by accident shows in a diff of the list. A crate that warns of
-//! `unreachable_pub` has no `pub` on what other crates cannot name. Types that a crate has from
-//! another one of the workspace, and exports, stand at the end of its list, with their members.
+//! an item that becomes public by accident shows in a diff of the list. The lint `unreachable_pub`
+//! leaves no `pub` on what other crates cannot name. Types that a crate has from another one of the
+//! workspace, and exports, stand at the end of its list, with their members.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

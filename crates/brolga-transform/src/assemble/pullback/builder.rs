@@ -42,7 +42,7 @@ pub(super) struct RerunBlocks {
 }
 
 impl RerunBlocks {
-    pub fn new(a: &Rerun, reverse_of: &BlockMap, ids: &mut Ids) -> Self {
+    pub(super) fn new(a: &Rerun, reverse_of: &BlockMap, ids: &mut Ids) -> Self {
         let of = |b: &ir::Block, ids: &mut Ids| (*b, if a.by_iteration { ids.block() } else { reverse_of[b] });
         let (begin, end) = (ids.block(), ids.block());
         RerunBlocks { begin, end, blocks: a.blocks.iter().map(|b| of(b, ids)).collect() }

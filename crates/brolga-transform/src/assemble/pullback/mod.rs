@@ -46,7 +46,7 @@ use crate::verified;
 use builder::{Builder, Converter, Holds, RerunBlocks, Waiting, to};
 
 /// The pullback graph with the names of its parameters.
-pub struct PullbackGraph {
+pub(crate) struct PullbackGraph {
     /// The graph.
     pub graph: CfgBlocks,
     /// The segment.
@@ -56,7 +56,7 @@ pub struct PullbackGraph {
 }
 
 /// The pullbacks of one plan.
-pub struct Pullbacks {
+pub(crate) struct Pullbacks {
     /// The one that is right for all runs.
     pub guarded: PullbackGraph,
     /// One without guards, for runs in which all that is watched is as it should be
@@ -72,7 +72,7 @@ impl Pullbacks {
     ///
     /// # Errors
     /// The rules that they break: a bug of ours.
-    pub fn verify(&self, forward: &CfgBlocks, facts: &Facts<'_>, plan: &Plan) -> Result<(), Diagnostics> {
+    pub(crate) fn verify(&self, forward: &CfgBlocks, facts: &Facts<'_>, plan: &Plan) -> Result<(), Diagnostics> {
         let Self { guarded, free, clearing } = self;
         verified::pair("assemble", forward, &guarded.graph, facts, plan)?;
         if let Some(free) = free {
@@ -89,7 +89,7 @@ mod builder;
 mod rerun;
 
 /// What all pullbacks of one plan are assembled from.
-pub struct PullbackParts<'a, 'f> {
+pub(crate) struct PullbackParts<'a, 'f> {
     /// The facts.
     pub facts: &'a Facts<'f>,
     /// Where cotangents live.
@@ -107,7 +107,7 @@ pub struct PullbackParts<'a, 'f> {
 }
 
 /// Assemble a pullback.
-pub fn pullback(parts: &PullbackParts<'_, '_>, stmts: StmtSource<'_>, ids: &mut Ids) -> PullbackGraph {
+pub(crate) fn pullback(parts: &PullbackParts<'_, '_>, stmts: StmtSource<'_>, ids: &mut Ids) -> PullbackGraph {
     let &PullbackParts { facts, live, plan, aux, seeds, seg, symbol } = parts;
     let entry = ids.block();
     // Reverse order, so that the text reads in the order in which the pullback runs.
@@ -141,7 +141,7 @@ pub fn pullback(parts: &PullbackParts<'_, '_>, stmts: StmtSource<'_>, ids: &mut 
 
 /// One pullback of two with the same parameters: the first if the flag that the forward pass has
 /// left is set.
-pub fn either(guarded: PullbackGraph, free: PullbackGraph, flag: FrameSlot, ids: &mut Ids) -> PullbackGraph {
+pub(crate) fn either(guarded: PullbackGraph, free: PullbackGraph, flag: FrameSlot, ids: &mut Ids) -> PullbackGraph {
     let PullbackGraph { graph: mut merged, seg, reverse_of } = guarded;
     let (old, new) = (merged.entry(), ids.block());
     let mut others = free.graph.blocks;

@@ -17,11 +17,11 @@ use brolga_analysis::query::cell::Base;
 use cranelift_codegen::ir;
 
 /// A base and an offset.
-pub type CellPlace = (Base, i64);
+pub(super) type CellPlace = (Base, i64);
 
 /// A number of 64 bits, or an integer of 32.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum WordSource {
+pub(super) enum WordSource {
     /// A value of the function.
     Value(ir::Value),
     /// A parameter, to be made, of a block for what comes in of a cell.
@@ -30,7 +30,7 @@ pub enum WordSource {
 
 /// What four bytes hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Word {
+pub(super) enum Word {
     /// An integer.
     Int(WordSource),
     /// Half of a double, or of an integer of 64 bits: the upper one?
@@ -39,7 +39,7 @@ pub enum Word {
 
 /// What is known of four bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KnownWord {
+pub(super) struct KnownWord {
     /// What they hold.
     pub word: Word,
     /// Whether that is only so if stores do not lead there that may.
@@ -47,10 +47,10 @@ pub struct KnownWord {
 }
 
 /// All that is known at a point.
-pub type CellState = BTreeMap<CellPlace, KnownWord>;
+pub(super) type CellState = BTreeMap<CellPlace, KnownWord>;
 
 /// What a store or a call writes, as it is named where it happens.
-pub enum Written {
+pub(super) enum Written {
     /// These bytes of a place with a name. The flag says that the name is only kept.
     Named(CellPlace, i64, bool),
     /// What lies below a place, in the frames of a callee.
@@ -61,7 +61,7 @@ pub enum Written {
 
 /// Bytes that a function writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct CellPart {
+pub(super) struct CellPart {
     /// The parameter from which they are so far away; or the start of memory.
     pub through: Option<usize>,
     /// The first byte.
@@ -72,7 +72,7 @@ pub struct CellPart {
 
 /// What a function writes.
 #[derive(Default)]
-pub struct CellWrites {
+pub(super) struct CellWrites {
     /// Places that have a name in its callers.
     pub parts: Vec<CellPart>,
     /// The variable in front of memory that holds the stack pointer, if something is written below.
@@ -82,14 +82,14 @@ pub struct CellWrites {
 }
 
 /// Where it is known what calls write.
-pub trait Calls {
+pub(super) trait Calls {
     /// What a call writes; none if that may be anything.
     fn of_call(&self, func: &ir::Function, inst: ir::Inst) -> Option<Rc<CellWrites>>;
 }
 
 /// What a load is replaced by.
 #[derive(Clone, Copy)]
-pub enum Promoted {
+pub(super) enum Promoted {
     /// Of 64 bits, all of which were one number.
     Number(WordSource),
     /// Of 64 bits, in two halves, the lower first.
@@ -99,7 +99,7 @@ pub enum Promoted {
 }
 
 /// A load that is replaced.
-pub struct PromotedLoad {
+pub(super) struct PromotedLoad {
     /// The load.
     pub load: ir::Inst,
     /// Its type.

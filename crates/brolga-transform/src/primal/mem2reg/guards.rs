@@ -32,7 +32,7 @@ use super::words::{Words, loaded};
 use crate::primal::edit::before;
 
 /// A store that must not lead to some cells of a frame.
-pub struct StoreGuard {
+pub(super) struct StoreGuard {
     /// The store.
     store: ir::Inst,
     /// Memory, and the address of 32 bits from which the cells are so far away.
@@ -42,7 +42,7 @@ pub struct StoreGuard {
 }
 
 /// The guards that these promoted loads ask for.
-pub fn guards(cfg: &Cfg, words: &Words<'_>, loads: impl IntoIterator<Item = ir::Inst>) -> Vec<StoreGuard> {
+pub(super) fn guards(cfg: &Cfg, words: &Words<'_>, loads: impl IntoIterator<Item = ir::Inst>) -> Vec<StoreGuard> {
     let mut needed = EntitySet::new();
     needed.extend(loads);
     let mut live =
@@ -150,7 +150,7 @@ fn runs(words: &Words<'_>, store: ir::Inst, cells: &BTreeSet<CellPlace>) -> Vec<
 
 impl StoreGuard {
     /// Write it.
-    pub fn write(&self, func: &mut ir::Function) {
+    pub(super) fn write(&self, func: &mut ir::Function) {
         let (Some(addr), offset) = (access_address(func, self.store), access_offset(func, self.store)) else { return };
         let last = i64::from(access_bytes(func, self.store)) - 1;
         let (memory, root) = self.from;

@@ -28,7 +28,7 @@ use super::cells::{CellPlace, CellState, KnownWord, Word, WordSource};
 const STEPS: u32 = 64;
 
 /// Names of the places of a function.
-pub struct CellNames<'a> {
+pub(super) struct CellNames<'a> {
     func: &'a ir::Function,
     /// Where WebAssembly memory begins.
     memory: Option<ir::Value>,
@@ -40,7 +40,7 @@ pub struct CellNames<'a> {
 
 impl<'a> CellNames<'a> {
     /// Nothing has been loaded yet.
-    pub fn new(func: &'a ir::Function, params_apart: bool) -> Self {
+    pub(super) fn new(func: &'a ir::Function, params_apart: bool) -> Self {
         let is_context = |p: &ir::AbiParam| p.purpose == ArgumentPurpose::VMContext;
         let at = func.signature.params.iter().position(is_context);
         let memory = at.zip(func.layout.entry_block()).map(|(i, b)| func.dfg.block_params(b)[i]);
@@ -48,24 +48,24 @@ impl<'a> CellNames<'a> {
     }
 
     /// The place of an access.
-    pub fn of(&self, inst: ir::Inst) -> Option<CellPlace> {
+    pub(super) fn of(&self, inst: ir::Inst) -> Option<CellPlace> {
         Some(self.followed(self.plain(inst)?).0)
     }
 
     /// The same, without following variables. In a WebAssembly memory nothing is taken off behind
     /// the addition of an address.
-    pub fn plain(&self, inst: ir::Inst) -> Option<CellPlace> {
+    pub(super) fn plain(&self, inst: ir::Inst) -> Option<CellPlace> {
         let (base, at) = cell_of(self.func, access_address(self.func, inst)?, access_offset(self.func, inst));
         (at >= 0 || self.in_memory(base).is_none()).then_some((base, at))
     }
 
     /// Whether the name of an access's place is that only if what is kept is there.
-    pub fn guarded(&self, inst: ir::Inst) -> bool {
+    pub(super) fn guarded(&self, inst: ir::Inst) -> bool {
         self.plain(inst).is_some_and(|p| self.followed(p).1.iter().any(|v| self.ints[v].guarded))
     }
 
     /// The loads that say where an access is.
-    pub fn relied_on(&self, inst: ir::Inst) -> Vec<ir::Inst> {
+    pub(super) fn relied_on(&self, inst: ir::Inst) -> Vec<ir::Inst> {
         let args = self.func.dfg.inst_args(inst);
         let values = if self.func.dfg.insts[inst].opcode().is_call() {
             args.iter().flat_map(|&a| self.root(a).1).collect()
@@ -114,7 +114,7 @@ impl<'a> CellNames<'a> {
 
     /// A place so far from an address of 32 bits, or from the start of memory, and whether its name
     /// is only kept.
-    pub fn shifted(&self, from: Option<ir::Value>, by: i64) -> Option<(CellPlace, bool)> {
+    pub(super) fn shifted(&self, from: Option<ir::Value>, by: i64) -> Option<(CellPlace, bool)> {
         let memory = self.memory?;
         let Some(v) = from else { return Some(((Base::Value(memory), by), false)) };
         let ((root, at), through) = self.root(v);
@@ -123,14 +123,14 @@ impl<'a> CellNames<'a> {
     }
 
     /// The place that a variable in front of memory points to, whatever else happens.
-    pub fn pointer(&self, slot: i64, state: &CellState) -> Option<CellPlace> {
+    pub(super) fn pointer(&self, slot: i64, state: &CellState) -> Option<CellPlace> {
         let known = state.get(&(Base::Value(self.memory?), slot)).filter(|k| !k.guarded)?;
         let Word::Int(WordSource::Value(v)) = known.word else { return None };
         self.shifted(Some(v), 0).filter(|found| !found.1).map(|found| found.0)
     }
 
     /// Which parameter a base is.
-    pub fn param(&self, base: Base) -> Option<usize> {
+    pub(super) fn param(&self, base: Base) -> Option<usize> {
         let (_, root) = self.in_memory(base)?;
         match self.func.dfg.value_def(root) {
             ValueDef::Param(b, i) if Some(b) == self.func.layout.entry_block() => Some(i),
@@ -139,44 +139,44 @@ impl<'a> CellNames<'a> {
     }
 
     /// The start of memory, and the value that a base is beside it.
-    pub fn root_of(&self, base: Base) -> Option<(ir::Value, ir::Value)> {
+    pub(super) fn root_of(&self, base: Base) -> Option<(ir::Value, ir::Value)> {
         self.in_memory(base)
     }
 
     /// Whether a base is the stack pointer's: a variable in front of the memory.
-    pub fn is_frame(&self, base: Base) -> bool {
+    pub(super) fn is_frame(&self, base: Base) -> bool {
         self.in_memory(base).is_some_and(|(_, root)| self.slot_of(root).is_some())
     }
 
     /// The variable in front of memory that a value was loaded from.
-    pub fn slot_of(&self, v: ir::Value) -> Option<i64> {
+    pub(super) fn slot_of(&self, v: ir::Value) -> Option<i64> {
         let inst = self.func.dfg.value_def(v).inst()?;
         (self.func.dfg.insts[inst].opcode() == Opcode::Load).then_some(())?;
         self.plain(inst).filter(|&p| self.is_global(p)).map(|p| p.1)
     }
 
     /// Whether a place is a variable in front of memory.
-    pub fn is_global(&self, (base, at): CellPlace) -> bool {
+    pub(super) fn is_global(&self, (base, at): CellPlace) -> bool {
         self.memory.is_some_and(|m| base == Base::Value(m)) && at < 0
     }
 
     /// Whether a value is where the memory begins.
-    pub fn is_memory(&self, v: ir::Value) -> bool {
+    pub(super) fn is_memory(&self, v: ir::Value) -> bool {
         self.memory == Some(v)
     }
 
     /// Whether a base is a parameter that is taken to lead into no frame of this function.
-    pub fn is_told(&self, base: Base) -> bool {
+    pub(super) fn is_told(&self, base: Base) -> bool {
         self.params_apart && self.param(base).is_some()
     }
 
     /// Whether a place is a number of bytes behind the start of memory.
-    pub fn is_inside(&self, (base, at): CellPlace) -> bool {
+    pub(super) fn is_inside(&self, (base, at): CellPlace) -> bool {
         self.memory.is_some_and(|m| base == Base::Value(m)) && at >= 0
     }
 
     /// Whether a cell and what is written are apart for certain. Their bases are not the same.
-    pub fn apart(&self, cell: CellPlace, (to, bytes): (CellPlace, i64)) -> bool {
+    pub(super) fn apart(&self, cell: CellPlace, (to, bytes): (CellPlace, i64)) -> bool {
         let inside = |p: CellPlace| self.in_memory(p.0).is_some() || self.is_inside(p);
         let front = |p: CellPlace, bytes: i64| self.is_global(p) && p.1 + bytes <= 0;
         self.is_frame(cell.0) && self.is_told(to.0) || front(cell, 4) && inside(to) || inside(cell) && front(to, bytes)
@@ -196,13 +196,13 @@ impl<'a> CellNames<'a> {
     }
 
     /// Whether something is accessed in a frame.
-    pub fn has_frame(&self) -> bool {
+    pub(super) fn has_frame(&self) -> bool {
         let all = [types::F64, types::I32, types::I64].into_iter().flat_map(|ty| self.accesses(ty));
         self.memory.is_some() && all.into_iter().any(|p| self.is_frame(self.followed(p).0.0))
     }
 
     /// Bases of places whose bytes are a double and a word.
-    pub fn mixed(&self) -> HashSet<Base> {
+    pub(super) fn mixed(&self) -> HashSet<Base> {
         let mut doubles: HashMap<Base, Vec<i64>> = HashMap::default();
         self.accesses(types::F64).for_each(|(base, at)| doubles.entry(base).or_default().push(at));
         doubles.values_mut().for_each(|at| at.sort_unstable());

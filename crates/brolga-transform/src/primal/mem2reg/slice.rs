@@ -23,7 +23,7 @@ use super::words::Words;
 const MOST: usize = 1 << 16;
 
 /// These loads.
-pub fn slice(func: &ir::Function, cfg: &Cfg, words: &Words<'_>, found: &[PromotedLoad]) -> EntitySet<ir::Inst> {
+pub(super) fn slice(func: &ir::Function, cfg: &Cfg, words: &Words<'_>, found: &[PromotedLoad]) -> EntitySet<ir::Inst> {
     let by_load: HashMap<ir::Inst, &PromotedLoad> = found.iter().map(|f| (f.load, f)).collect();
     let mut slice = Slice { func, cfg, words, asked: EntitySet::new(), seen: EntitySet::new(), work: Vec::new() };
     let mut params: Vec<WordSource> = Vec::new();

@@ -42,7 +42,7 @@ const MOST: usize = 1 << 20;
 const SWEEPS: u32 = 16;
 
 /// What is known at the ends of blocks, and what was loaded.
-pub struct Words<'a> {
+pub(super) struct Words<'a> {
     /// The function.
     pub func: &'a ir::Function,
     /// Its places.
@@ -61,7 +61,7 @@ pub struct Words<'a> {
 
 impl<'a> Words<'a> {
     /// Look at a function. `None` if it has no such memory, or there is too much to look at.
-    pub fn of(func: &'a ir::Function, cfg: &Cfg, calls: &'a dyn Calls) -> Option<Self> {
+    pub(super) fn of(func: &'a ir::Function, cfg: &Cfg, calls: &'a dyn Calls) -> Option<Self> {
         let names = CellNames::new(func, false);
         let mixed = names.mixed();
         if mixed.is_empty() && !names.has_frame() {
@@ -71,7 +71,7 @@ impl<'a> Words<'a> {
     }
 
     /// Look at a function to see what it writes.
-    pub fn of_callee(func: &'a ir::Function, cfg: &Cfg, calls: &'a dyn Calls) -> Option<Self> {
+    pub(super) fn of_callee(func: &'a ir::Function, cfg: &Cfg, calls: &'a dyn Calls) -> Option<Self> {
         Self::look(func, cfg, calls, CellNames::new(func, true), HashSet::default())
     }
 
@@ -113,23 +113,23 @@ impl<'a> Words<'a> {
     }
 
     /// What is known where a block begins.
-    pub fn entering(&self, b: ir::Block) -> CellState {
+    pub(super) fn entering(&self, b: ir::Block) -> CellState {
         self.enters[b].clone().unwrap_or_default()
     }
 
     /// What a cell holds where a block ends, if that is known.
-    pub fn leaving(&self, b: ir::Block, place: CellPlace) -> Option<Word> {
+    pub(super) fn leaving(&self, b: ir::Block, place: CellPlace) -> Option<Word> {
         self.leaves[b].as_ref()?.get(&place).map(|k| k.word)
     }
 
     /// The load whose result is known to be a copy of something else, and was stored as that.
-    pub fn copied(&self, x: ir::Value) -> Option<ir::Inst> {
+    pub(super) fn copied(&self, x: ir::Value) -> Option<ir::Inst> {
         let is = self.wide.contains_key(&x) || self.names.ints.contains_key(&x);
         self.func.dfg.value_def(x).inst().filter(|_| is)
     }
 
     /// Whether a number of 64 bits is, or may be, a double.
-    pub fn has_double(&self, cfg: &Cfg, x: WordSource) -> bool {
+    pub(super) fn has_double(&self, cfg: &Cfg, x: WordSource) -> bool {
         let (mut seen, mut work) = (vec![x], vec![x]);
         while let Some(x) = work.pop() {
             let WordSource::Param(b, place) = x else {
@@ -152,7 +152,13 @@ impl<'a> Words<'a> {
     }
 
     /// Whether two numbers are one, wherever the parameters are that stand for them.
-    pub fn same(&self, cfg: &Cfg, a: WordSource, b: WordSource, open: &mut Vec<(WordSource, WordSource)>) -> bool {
+    pub(super) fn same(
+        &self,
+        cfg: &Cfg,
+        a: WordSource,
+        b: WordSource,
+        open: &mut Vec<(WordSource, WordSource)>,
+    ) -> bool {
         match (a, b) {
             _ if a == b || open.contains(&(a, b)) => true,
             (WordSource::Param(at, x), WordSource::Param(there, y)) if at == there => {
@@ -221,7 +227,7 @@ impl<'a> Words<'a> {
     }
 
     /// What an instruction writes.
-    pub fn written(&self, inst: ir::Inst, state: &CellState) -> Vec<Written> {
+    pub(super) fn written(&self, inst: ir::Inst, state: &CellState) -> Vec<Written> {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
         if op.is_call() {
@@ -263,7 +269,7 @@ impl<'a> Words<'a> {
     }
 
     /// What an instruction does to memory.
-    pub fn step(&self, inst: ir::Inst, state: &mut CellState) {
+    pub(super) fn step(&self, inst: ir::Inst, state: &mut CellState) {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
         if loaded(func, inst) == Some(types::I32)
@@ -346,7 +352,7 @@ fn set<T: Copy>(of: &mut HashMap<ir::Value, T>, v: ir::Value, now: Option<T>) ->
 }
 
 /// The type that an instruction loads as it lies there: doubles, and words of 32 and 64 bits.
-pub fn loaded(func: &ir::Function, inst: ir::Inst) -> Option<ir::Type> {
+pub(super) fn loaded(func: &ir::Function, inst: ir::Inst) -> Option<ir::Type> {
     if func.dfg.insts[inst].opcode() != Opcode::Load || !little(func, inst) {
         return None;
     }
@@ -355,7 +361,7 @@ pub fn loaded(func: &ir::Function, inst: ir::Inst) -> Option<ir::Type> {
 }
 
 /// Whether a value is a constant whose lower half is zero.
-pub fn ends_in_zeros(func: &ir::Function, x: ir::Value) -> bool {
+pub(super) fn ends_in_zeros(func: &ir::Function, x: ir::Value) -> bool {
     let Some(inst) = func.dfg.value_def(x).inst() else { return false };
     match func.dfg.insts[inst] {
         ir::InstructionData::UnaryIeee64 { imm, .. } => imm.bits() as u32 == 0,

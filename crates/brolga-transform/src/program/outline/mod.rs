@@ -81,7 +81,7 @@ struct MadeLoop {
 
 impl OutlinedLoops {
     /// What has become of each.
-    pub fn outcomes(self) -> Vec<LoopOutcome> {
+    pub(crate) fn outcomes(self) -> Vec<LoopOutcome> {
         let made = self.made.into_iter().map(|m| (m.of, Some(m.funcs[0])));
         let all = made.chain(self.staying.into_iter().map(|s| (s, None)));
         all.map(|(StayingLoop { func, inst, why }, driver)| LoopOutcome { func, inst, driver: driver.ok_or(why) })
@@ -91,7 +91,12 @@ impl OutlinedLoops {
     /// The loops that have to stay, where some functions are refused, the steps of some drivers
     /// store pointers, and the pairs of others are made of their bodies. Those that the user has
     /// named stay only in the last case.
-    pub fn refused(&self, refused: &[FuncKey], storing: &[FuncKey], as_bodies: &[FuncKey]) -> Option<Vec<StayingLoop>> {
+    pub(crate) fn refused(
+        &self,
+        refused: &[FuncKey],
+        storing: &[FuncKey],
+        as_bodies: &[FuncKey],
+    ) -> Option<Vec<StayingLoop>> {
         let stays = |made: &MadeLoop| {
             let is_refused = |k: &FuncKey| made.funcs.contains(k) || made.of.func == *k;
             let why = if as_bodies.contains(&made.funcs[0]) {

@@ -46,7 +46,7 @@ pub(crate) struct Outlined<'a> {
 }
 
 impl<'a> Outlined<'a> {
-    pub fn of(
+    pub(super) fn of(
         program: &Program,
         n: &'a Normalised,
         of: &'a Loop,
@@ -100,7 +100,7 @@ impl<'a> Outlined<'a> {
     }
 
     /// Whether a value of the loop is defined on all ways to the end of a block.
-    pub fn is_there(&self, v: ir::Value, at_end_of: ir::Block) -> bool {
+    pub(super) fn is_there(&self, v: ir::Value, at_end_of: ir::Block) -> bool {
         self.at.cfg.def_block[v].is_some_and(|b| self.at.loops.dominates(b, at_end_of))
     }
 
@@ -109,19 +109,19 @@ impl<'a> Outlined<'a> {
     }
 
     /// Types of what is handed on.
-    pub fn carried(&self) -> Vec<ir::Type> {
+    pub(super) fn carried(&self) -> Vec<ir::Type> {
         let params = self.func.dfg.block_params(self.of.header);
         self.types_of(params).chain(self.types_of(&self.handed_on)).collect()
     }
 
     /// Types of what is asked for behind the loop.
-    pub fn out_types(&self) -> Vec<ir::Type> {
+    pub(super) fn out_types(&self) -> Vec<ir::Type> {
         self.types_of(&self.outs).collect()
     }
 
     /// Of the function of a step: invariants and what is handed on; what is handed on, what is
     /// asked for behind the loop, and the code.
-    pub fn of_step(&self) -> Signature {
+    pub(super) fn of_step(&self) -> Signature {
         // So many results as there are.
         let mut sig = Signature::new(CallConv::Fast);
         let instance = self.func.special_param(ArgumentPurpose::VMContext);
@@ -139,7 +139,7 @@ impl<'a> Outlined<'a> {
 
     /// Of steps from one number to another, which return the number of the next one before the
     /// code.
-    pub fn of_steps(&self) -> Signature {
+    pub(super) fn of_steps(&self) -> Signature {
         let mut sig = self.of_step();
         sig.params.extend([types::I64; 2].map(AbiParam::new));
         let code = sig.returns.pop().expect("the code");
@@ -156,7 +156,7 @@ pub(crate) struct LoopSymbols {
 }
 
 impl LoopSymbols {
-    pub fn fresh(program: &Program, of: &str, n: usize) -> Self {
+    pub(super) fn fresh(program: &Program, of: &str, n: usize) -> Self {
         let named = |n: usize| {
             let driver = format!("{of}__loop{n}");
             Self { steps: format!("{driver}__steps"), step: format!("{driver}__step"), driver }

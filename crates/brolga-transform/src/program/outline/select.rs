@@ -52,7 +52,7 @@ pub(crate) struct StayingLoop {
 
 impl StayingLoop {
     /// A loop of a function.
-    pub fn of(n: &Normalised, l: LoopId, why: impl Into<String>) -> Self {
+    pub(crate) fn of(n: &Normalised, l: LoopId, why: impl Into<String>) -> Self {
         let header = n.func.layout.last_inst(n.loops.loops[l].header).expect("a block ends");
         Self { func: n.key, inst: brolga_analysis::query::original(&n.func, header), why: why.into() }
     }

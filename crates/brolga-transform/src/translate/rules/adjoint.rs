@@ -36,7 +36,7 @@ pub(crate) fn of(cx: Cx<'_, '_, '_, '_>, f: FuncKey) -> Option<Arc<AdjointRule>>
 }
 
 /// A call in a derivation in reverse mode.
-pub fn call(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
+pub(crate) fn call(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
     let Some((params, results)) = followed(cx, f) else { return };
     let facts = cx.facts();
     let writes = !facts.summaries.effects().get(&f).is_some_and(Effect::is_nothing);

@@ -30,7 +30,7 @@ use crate::translate::rules::fragments::nothing_arrives;
 use crate::translate::stmt::{Cx, FragmentKind};
 
 /// A direct call of a function of the program.
-pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
+pub(crate) fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     let facts = cx.facts();
     let sig = &facts.program.funcs[f].signature;
     let (params, mut results) = modes(cx, f);
@@ -97,7 +97,7 @@ fn joint(cx: Cx<'_, '_, '_, '_>, variant: &Variant, sig: &Signature) {
 
 /// A block is released when the second half is done (`brolga_analysis::calls::deferred_free`): it
 /// is noted, with the instance.
-pub fn later(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn later(cx: Cx<'_, '_, '_, '_>) {
     let args = cx.args().to_vec();
     cx.replace_primal();
     let operands = [None, Some(Val::Primal(args[0])), Some(Val::Primal(args[1]))];
@@ -114,7 +114,7 @@ pub fn later(cx: Cx<'_, '_, '_, '_>) {
 /// In memory mode `restore`, a call that has a rule of its own but runs a function of the program,
 /// which may use memory: the function's pullback undoes what it writes there, and takes no part in
 /// the derivative.
-pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn restoring(cx: Cx<'_, '_, '_, '_>) {
     let facts = cx.facts();
     let ir::InstructionData::Call { func_ref, .. } = facts.func().dfg.insts[cx.inst()] else { return };
     let Some(f) = facts.program.callee(facts.func(), func_ref) else { return };
@@ -131,7 +131,7 @@ pub fn restoring(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// A call through a pointer: the captures tell which derived pair belongs to the address.
-pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
+pub(crate) fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     let (variant, sig, args) = looked_up(cx, sig_ref);
     let (forward, pullback) = (Callee::Pointer(cx.aux(0)), Callee::Pointer(cx.aux(1)));
     both_halves(cx, &variant, &sig, &args, forward, pullback);
@@ -175,7 +175,7 @@ pub(crate) fn lost_through_pointer(cx: Cx<'_, '_, '_, '_>, args: &[ir::Value], s
 
 /// A call of an imported function without a rule: harmless if nothing active goes in, otherwise an
 /// error.
-pub fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
+pub(crate) fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
     if let Some((message, help)) = not_a_driver(cx) {
         return cx.problem(Diagnostic::new("AD0191", message).help(help));
     }

@@ -37,7 +37,7 @@ use crate::translate::stmt::{FragmentKind, Numbers, StmtCx};
 use brolga_ir::Pass;
 
 /// A pointwise instruction with one result.
-pub fn row(cx: &mut StmtCx<'_, '_, '_>, row: &ExprRow) {
+pub(crate) fn row(cx: &mut StmtCx<'_, '_, '_>, row: &ExprRow) {
     let z = cx.results()[0];
     if !cx.facts().is_active(z) {
         return;
@@ -48,7 +48,7 @@ pub fn row(cx: &mut StmtCx<'_, '_, '_>, row: &ExprRow) {
 }
 
 /// Send the cotangent of one result to the operands.
-pub fn apply(
+pub(crate) fn apply(
     cx: &mut StmtCx<'_, '_, '_>,
     row: &ExprRow,
     result: usize,
@@ -75,7 +75,7 @@ pub fn apply(
 
 /// The tangent of one result: each operand's tangent times its partial, added up. None if no
 /// operand has one.
-pub fn tangent(
+pub(crate) fn tangent(
     cx: &mut StmtCx<'_, '_, '_>,
     row: &ExprRow,
     result: usize,

@@ -44,7 +44,7 @@ impl Converts for StmtCx<'_, '_, '_> {
 /// An instruction whose result has bytes of its operands: each gets its part of the ticket. Those
 /// in whose place there is a number are no digits of what becomes of the others; nothing else may
 /// be left.
-pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
+pub(crate) fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
     let &[z] = cx.results() else { return false };
     let activity = &cx.facts().activity;
     if !matches!(activity.ct[z], Some(Shape::Bytes { .. })) || activity.is_varied(z) {
@@ -74,7 +74,7 @@ pub fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
 }
 
 /// Whether the results of an instruction are computed from pieces of memory.
-pub fn is_computed(cx: &StmtCx<'_, '_, '_>) -> bool {
+pub(crate) fn is_computed(cx: &StmtCx<'_, '_, '_>) -> bool {
     let op = cx.func().dfg.insts[cx.inst()].opcode();
     let computed = &cx.facts().activity.computed;
     !op.can_load() && !op.is_call() && cx.results().iter().any(|&z| computed.contains(z))
@@ -82,7 +82,7 @@ pub fn is_computed(cx: &StmtCx<'_, '_, '_>) -> bool {
 
 /// Integers that are computed from others: what is demanded of a result is demanded of all operands
 /// ([`Shape::Demand`]).
-pub fn computed(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn computed(cx: Cx<'_, '_, '_, '_>) {
     for &z in cx.results() {
         let Some(shape @ Shape::Demand { .. }) = cx.facts().activity.ct[z] else { continue };
         let demand = cx.take_ct(z);
@@ -94,7 +94,7 @@ pub fn computed(cx: Cx<'_, '_, '_, '_>) {
 
 /// A cotangent of this shape for a value that has the same bits: a number for a piece, or a ticket
 /// for a number. Where the value has none, none may come.
-pub fn hand_over(cx: Cx<'_, '_, '_, '_>, v: ir::Value, ct: Val, shape: Shape) {
+pub(crate) fn hand_over(cx: Cx<'_, '_, '_, '_>, v: ir::Value, ct: Val, shape: Shape) {
     let Some(ct_shape) = cx.facts().activity.ct[v] else {
         let constant = matches!(shape, Shape::Demand { .. }) && cx.facts().activity.state[v] == State::No;
         if constant || cx.facts().activity.is_varied(v) {
@@ -110,7 +110,7 @@ pub fn hand_over(cx: Cx<'_, '_, '_, '_>, v: ir::Value, ct: Val, shape: Shape) {
 
 /// The cotangent of a result, taken, and its shape: as a number, also where it comes as a ticket
 /// because the result is cut in pieces.
-pub fn number_of(cx: Cx<'_, '_, '_, '_>, z: ir::Value) -> Option<(Val, Shape)> {
+pub(crate) fn number_of(cx: Cx<'_, '_, '_, '_>, z: ir::Value) -> Option<(Val, Shape)> {
     let facts = cx.facts();
     let ct_shape = facts.activity.ct[z]?;
     let ct = cx.take_ct(z);
@@ -130,7 +130,7 @@ fn without_demand(cx: Cx<'_, '_, '_, '_>, ticket: Val) -> (Val, Val) {
 
 /// The number of this shape that a ticket of the result stands for. If it stands for a demand, that
 /// is of all operands.
-pub fn number_of_ticket(cx: Cx<'_, '_, '_, '_>, ticket: Val, shape: Shape) -> Option<Val> {
+pub(crate) fn number_of_ticket(cx: Cx<'_, '_, '_, '_>, ticket: Val, shape: Shape) -> Option<Val> {
     if !cx.facts().demanded {
         return fitted(cx, ticket, types::I64, shape);
     }
@@ -145,7 +145,7 @@ pub fn number_of_ticket(cx: Cx<'_, '_, '_, '_>, ticket: Val, shape: Shape) -> Op
 }
 
 /// Trap if a cotangent is not zero: it belongs to bits that no rule has followed.
-pub fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
+pub(crate) fn nothing_arrives(cx: Cx<'_, '_, '_, '_>, ct: Val, shape: Shape) {
     let check = match shape {
         Shape::Bytes { .. } => Some(AdOp::TrapIfBytes(ct)),
         Shape::Demand { .. } => Some(AdOp::TrapIf(ct, Check::UntrackedBits)),

@@ -18,7 +18,7 @@ use super::{expr, memory};
 use crate::translate::stmt::{Cx, FragmentKind};
 
 /// A call of a known function.
-pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
+pub(crate) fn call(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
     match &rule.kind {
         MathKind::Expr(row) => expr::row(cx, row),
         MathKind::Writes(row, outs) => writes(cx, row, outs),
@@ -29,7 +29,7 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
 
 /// A call of a function of the program that computes a known one: the call stays, and the rule does
 /// the rest.
-pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
+pub(crate) fn computed(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
     let z = cx.results()[0];
     super::calls::restoring(cx);
     if let MathKind::Expr(row) = &rule.kind

@@ -24,7 +24,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
 use crate::translate::stmt::{Cx, FragmentKind, StmtCx};
 
 /// `z = load p+off`.
-pub fn load(cx: &mut StmtCx<'_, '_, '_>) {
+pub(crate) fn load(cx: &mut StmtCx<'_, '_, '_>) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
     let addr = cx.args()[0];
     let off = brolga_analysis::query::access_offset(cx.func(), inst);
@@ -136,7 +136,7 @@ fn poison(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
 }
 
 /// `store x, p+off`, of any width, atomic or not.
-pub fn store(cx: &mut StmtCx<'_, '_, '_>) {
+pub(crate) fn store(cx: &mut StmtCx<'_, '_, '_>) {
     let inst = cx.inst();
     let addr = brolga_analysis::query::access_address(cx.func(), inst).expect("a store has an address");
     let off = brolga_analysis::query::access_offset(cx.func(), inst);
@@ -222,7 +222,7 @@ fn shadow_pointer_memory(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value, off: i32)
 }
 
 /// In memory mode `restore`: read what is overwritten, and write it back in the pullback.
-pub fn remember(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value, off: i32, ty: Type, n: u8) {
+pub(crate) fn remember(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value, off: i32, ty: Type, n: u8) {
     if cx.facts().options.memory == MemoryMode::Restore {
         let old = cx.aux(n);
         cx.push(FragmentKind::Before, [(old, ty)].into(), AdOp::LoadOld { addr: Val::Primal(addr), off, ty });
@@ -231,7 +231,7 @@ pub fn remember(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value, off: i32, ty: Type
 }
 
 /// An active value that goes where there is no shadow would lose its derivative silently.
-pub fn const_store_check(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value) {
+pub(crate) fn const_store_check(cx: &mut StmtCx<'_, '_, '_>, addr: ir::Value) {
     if let Some(delta) = cx.facts().delta(addr)
         && !cx.facts().sure(addr)
     {
@@ -253,7 +253,7 @@ fn stored_type(func: &ir::Function, inst: ir::Inst) -> Type {
 
 /// `stack_addr`: in memory mode `restore` the slot lives in the activation frame, so that the
 /// pullback can put its contents back although the forward pass has returned.
-pub fn stack_addr(cx: &mut StmtCx<'_, '_, '_>) {
+pub(crate) fn stack_addr(cx: &mut StmtCx<'_, '_, '_>) {
     if cx.facts().options.memory == MemoryMode::Restore {
         let InstructionData::StackAddr { stack_slot, offset, .. } = cx.func().dfg.insts[cx.inst()] else {
             unreachable!("only stack_addr comes here")
@@ -265,7 +265,7 @@ pub fn stack_addr(cx: &mut StmtCx<'_, '_, '_>) {
 }
 
 /// Sums and differences of two deltas, where a value is its own root.
-pub fn pointer_arith(cx: &mut StmtCx<'_, '_, '_>) {
+pub(crate) fn pointer_arith(cx: &mut StmtCx<'_, '_, '_>) {
     for &v in cx.results() {
         if cx.facts().pointers.delta[v] != Delta::Root(v) {
             continue;

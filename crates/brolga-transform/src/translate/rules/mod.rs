@@ -24,7 +24,7 @@ pub(crate) mod products;
 pub(crate) mod ulp;
 
 /// Translate one primal instruction.
-pub fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
+pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     let func = t.facts.func();
     let op = func.dfg.insts[inst].opcode();
     let mut cx = StmtCx::new(t, inst);

@@ -42,7 +42,7 @@ pub(crate) fn as_float(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Va
 
 /// `z = c ? x : y`: z̄ goes to the one that was chosen, and nothing to the other (by selection, not
 /// by a product).
-pub fn select(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn select(cx: Cx<'_, '_, '_, '_>) {
     select_delta(cx);
     let args = cx.args();
     let c = Val::Primal(args[0]);
@@ -85,7 +85,7 @@ pub(crate) fn times_sign(cx: Cx<'_, '_, '_, '_>, ct: Val, x: Val, ty: Type) -> V
 }
 
 /// Bitwise operations that are sign changes, absolute values or lane masks.
-pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn bitwise(cx: Cx<'_, '_, '_, '_>) {
     super::memory::pointer_arith(cx);
     let z = cx.results()[0];
     let (facts, inst) = (cx.facts(), cx.inst());
@@ -194,7 +194,7 @@ fn hand_on(cx: Cx<'_, '_, '_, '_>, x: ir::Value, ct: Val, shape: Shape) {
 }
 
 /// The same bits under another type.
-pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn bitcast(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
     let x = cx.args()[0];
     super::fragments::hand_over(cx, x, ct, shape);
@@ -202,7 +202,7 @@ pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
 
 /// An operation on bits without a known derivative: nothing may arrive at its result. (A store has
 /// none: what it overwrites is checked by its own rule.)
-pub fn lost(cx: Cx<'_, '_, '_, '_>) -> bool {
+pub(crate) fn lost(cx: Cx<'_, '_, '_, '_>) -> bool {
     for &z in cx.results() {
         if cx.facts().is_active(z) {
             let (ct, shape) = (cx.take_ct(z), cx.shape(z));
@@ -234,7 +234,7 @@ pub(crate) fn with_pair(cx: Cx<'_, '_, '_, '_>, ct: Val, lane: u8, pair: Val) ->
 }
 
 /// A scalar in every lane: x̄ += Σ z̄.
-pub fn splat(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn splat(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
     if in_pairs(cx, cx.results()[0], shape) {
         let [low, high] = [0, 1].map(|l| pair(cx, ct, l));
@@ -258,7 +258,7 @@ pub(crate) fn lane_immediate(cx: Cx<'_, '_, '_, '_>) -> u8 {
 }
 
 /// `x` with one lane replaced by `y`.
-pub fn insertlane(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn insertlane(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
     let (l, t) = (lane_immediate(cx), lane_type(shape));
     let (x, y) = (cx.args()[0], cx.args()[1]);
@@ -281,7 +281,7 @@ pub fn insertlane(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// One lane.
-pub fn extractlane(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn extractlane(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, _)) = number_of(cx, cx.results()[0]) else { return };
     let x = cx.args()[0];
     if cx.facts().is_active(x) {
@@ -297,7 +297,7 @@ pub fn extractlane(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// A scalar in lane 0, the rest zero.
-pub fn scalar_to_vector(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn scalar_to_vector(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
     if in_pairs(cx, cx.results()[0], shape) {
         let by = pair(cx, ct, 0);
@@ -309,7 +309,7 @@ pub fn scalar_to_vector(cx: Cx<'_, '_, '_, '_>) {
 
 /// Bytes of two vectors, chosen by constants: each whole lane goes back where it came from. A lane
 /// that was taken several times gets several contributions, one shuffle each.
-pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn shuffle(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
     let InstructionData::Shuffle { imm, .. } = cx.func().dfg.insts[cx.inst()] else { unreachable!("a shuffle") };
     let mask = cx.func().dfg.immediates[imm].as_slice().to_vec();
@@ -352,7 +352,7 @@ pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
 /// Bytes chosen by a vector at run time. Each lane of the index must name a whole lane, or none
 /// (every byte at least `limit`, or with its top bit set); anything else is checked, and traps if a
 /// cotangent is waiting there.
-pub fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
+pub(crate) fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
     let (x, index) = (cx.args()[0], cx.args()[1]);
     let w = shape.lane_bytes() as usize;
@@ -399,7 +399,7 @@ pub fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
 }
 
 /// `f32` to `f64`.
-pub fn promote(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn promote(cx: Cx<'_, '_, '_, '_>) {
     if let Some((ct, _)) = ct_of_result(cx) {
         let by = cx.arith(Arith::Demote, &[ct], types::F32);
         cx.add_ct(cx.args()[0], by);
@@ -407,7 +407,7 @@ pub fn promote(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// `f64` to `f32`.
-pub fn demote(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn demote(cx: Cx<'_, '_, '_, '_>) {
     if let Some((ct, _)) = ct_of_result(cx) {
         let by = cx.arith(Arith::Promote, &[ct], types::F64);
         cx.add_ct(cx.args()[0], by);
@@ -415,7 +415,7 @@ pub fn demote(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// Low lanes of `f32x4` to `f64x2`.
-pub fn promote_low(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn promote_low(cx: Cx<'_, '_, '_, '_>) {
     if let Some((ct, _)) = ct_of_result(cx) {
         let by = cx.arith(Arith::DemoteLow, &[ct], types::F32X4);
         cx.add_ct(cx.args()[0], by);
@@ -423,7 +423,7 @@ pub fn promote_low(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// `f64x2` to the low lanes of `f32x4`.
-pub fn demote_low(cx: Cx<'_, '_, '_, '_>) {
+pub(crate) fn demote_low(cx: Cx<'_, '_, '_, '_>) {
     if let Some((ct, _)) = ct_of_result(cx) {
         let by = cx.arith(Arith::PromoteLow, &[ct], types::F64X2);
         cx.add_ct(cx.args()[0], by);
@@ -431,7 +431,7 @@ pub fn demote_low(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// `isplit` and `iconcat` of two doubles in one 128-bit integer.
-pub fn halves(cx: Cx<'_, '_, '_, '_>, op: Opcode) {
+pub(crate) fn halves(cx: Cx<'_, '_, '_, '_>, op: Opcode) {
     let (args, results) = (cx.args(), cx.results());
     match op {
         Opcode::Isplit => {

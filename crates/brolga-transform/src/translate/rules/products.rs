@@ -28,7 +28,7 @@ use cranelift_codegen::ir::{self, Type};
 use crate::translate::stmt::StmtCx;
 
 /// The reverse of the instruction that ends a product.
-pub fn reverse(cx: &mut StmtCx<'_, '_, '_>, p: &Product) {
+pub(crate) fn reverse(cx: &mut StmtCx<'_, '_, '_>, p: &Product) {
     let z = cx.results()[0];
     if !cx.facts().is_active(z) {
         return;
@@ -44,7 +44,7 @@ pub fn reverse(cx: &mut StmtCx<'_, '_, '_>, p: &Product) {
 }
 
 /// The tangent of the result, if a factor has one.
-pub fn tangent(cx: &mut StmtCx<'_, '_, '_>, p: &Product) -> Option<Val> {
+pub(crate) fn tangent(cx: &mut StmtCx<'_, '_, '_>, p: &Product) -> Option<Val> {
     let (z, mut sum) = (cx.results()[0], None);
     let ty = cx.ty(z);
     for (x, part) in parts(p) {

@@ -22,7 +22,7 @@ use crate::translate::stmt::StmtCx;
 
 /// `z = x + c`, `x - c`, `c - x`, or `x` with another exponent, divided, or cut off, where `x` has
 /// the bits of a float.
-pub fn step(cx: &mut StmtCx<'_, '_, '_>) {
+pub(crate) fn step(cx: &mut StmtCx<'_, '_, '_>) {
     let (facts, z) = (cx.facts(), cx.results()[0]);
     let Some(n) = facts.steps.of(cx.inst()).filter(|_| facts.is_active(z)) else { return };
     let x = cx.args()[n];

@@ -21,7 +21,7 @@ use crate::translate::stmt::Cx;
 use crate::translate::stmt::FragmentKind;
 
 /// A direct call of a function of the program.
-pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
+pub(super) fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
     let facts = cx.facts();
     let sig = &facts.program.funcs[f].signature;
     let (params, results) = modes(cx, f);
@@ -40,7 +40,7 @@ pub fn derived(cx: Cx<'_, '_, '_, '_>, f: FuncKey) {
 
 /// A call of a function that has an adjoint of the user's: by the tangent that the rule has, or by
 /// that of the function's body.
-pub fn of_rule(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
+pub(super) fn of_rule(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
     let Some(tangent) = &rule.tangent else {
         if cx.facts().program.funcs[f].stand_in {
             let help = "add `tangent NAME(…)` to the rule, or define the function in the program";
@@ -76,7 +76,7 @@ pub fn of_rule(cx: Cx<'_, '_, '_, '_>, f: FuncKey, rule: &AdjointRule) {
 }
 
 /// A call through a pointer: the captures tell which tangent function belongs to the address.
-pub fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
+pub(super) fn indirect(cx: Cx<'_, '_, '_, '_>, sig_ref: ir::SigRef) {
     let (variant, sig, args) = looked_up(cx, sig_ref);
     let callee = Callee::Pointer(cx.aux(0));
     call(cx, &variant, &sig, &args, callee);

@@ -21,7 +21,7 @@ use crate::translate::stmt::Cx;
 
 /// An instruction whose result is a fragment: the tangents of the operands move by it. False if it
 /// is none.
-pub fn moved(cx: Cx<'_, '_, '_, '_>) -> bool {
+pub(super) fn moved(cx: Cx<'_, '_, '_, '_>) -> bool {
     let &[z] = cx.results() else { return false };
     let activity = &cx.facts().activity;
     let Some(shape @ Shape::Bytes { .. }) = activity.ct[z].filter(|_| !activity.is_varied(z)) else { return false };
@@ -58,7 +58,7 @@ pub fn moved(cx: Cx<'_, '_, '_, '_>) -> bool {
 }
 
 /// Whether the results of an instruction are computed from fragments.
-pub fn computed(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn computed(cx: Cx<'_, '_, '_, '_>) {
     for &z in cx.results() {
         let Some(shape @ Shape::Demand { .. }) = cx.facts().activity.ct[z] else { continue };
         let mut any = None;

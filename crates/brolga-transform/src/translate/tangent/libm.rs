@@ -21,7 +21,7 @@ use crate::translate::stmt::FragmentKind;
 const I64: cranelift_codegen::ir::Type = types::I64;
 
 /// A call of a known function.
-pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
+pub(super) fn call(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
     match &rule.kind {
         MathKind::Expr(row) => {
             let (z, args) = (cx.results()[0], cx.args());
@@ -37,7 +37,7 @@ pub fn call(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
 }
 
 /// A call of a function of the program that computes a known one.
-pub fn computed(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
+pub(super) fn computed(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
     let z = cx.results()[0];
     if let MathKind::Expr(row) = &rule.kind
         && cx.facts().is_active(z)

@@ -34,7 +34,7 @@ fn shape_of_result(cx: Cx<'_, '_, '_, '_>) -> Option<(ir::Value, Shape)> {
 }
 
 /// `z = c ? x : y`.
-pub fn select(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn select(cx: Cx<'_, '_, '_, '_>) {
     select_delta(cx);
     let Some((z, shape)) = shape_of_result(cx) else { return };
     let args = cx.args();
@@ -44,7 +44,7 @@ pub fn select(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// The same bits under another type.
-pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn bitcast(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, shape)) = shape_of_result(cx) else { return };
     let x = cx.args()[0];
     let t = tangent_as(cx, x, shape);
@@ -54,7 +54,7 @@ pub fn bitcast(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// What is added to the bits of a float, or the like.
-pub fn step(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn step(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, result_shape)) = shape_of_result(cx) else { return };
     let n = cx.facts().steps.of(cx.inst()).expect("it is a step");
     let float_shape = cx.facts().activity.shape(cx.func(), z).filter(|_| cx.facts().activity.is_varied(z));
@@ -75,7 +75,7 @@ pub fn step(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// A conversion that is linear.
-pub fn linear(cx: Cx<'_, '_, '_, '_>, op: Arith, to: Type) {
+pub(super) fn linear(cx: Cx<'_, '_, '_, '_>, op: Arith, to: Type) {
     let Some((z, _)) = shape_of_result(cx) else { return };
     let t = tangent(cx, cx.args()[0]).map(|t| cx.arith(op, &[t], to));
     define(cx, z, t);
@@ -83,7 +83,7 @@ pub fn linear(cx: Cx<'_, '_, '_, '_>, op: Arith, to: Type) {
 
 /// Bitwise operations that are sign changes, absolute values or lane masks. All but the choice
 /// between two are the same map forwards and backwards: a factor for each lane.
-pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn bitwise(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, result_shape)) = shape_of_result(cx) else { return };
     let (facts, inst) = (cx.facts(), cx.inst());
     // A fragment that is a float with another sign.
@@ -158,7 +158,7 @@ pub fn bitwise(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// A scalar in every lane.
-pub fn splat(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn splat(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, shape)) = shape_of_result(cx) else { return };
     let x = cx.args()[0];
     let t = if in_pairs(cx, z, shape) {
@@ -180,7 +180,7 @@ fn scalar(cx: Cx<'_, '_, '_, '_>, x: ir::Value, of: Shape) -> Val {
 }
 
 /// `x` with one lane replaced by `y`.
-pub fn insertlane(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn insertlane(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, shape)) = shape_of_result(cx) else { return };
     let (l, x, y) = (lane_immediate(cx), cx.args()[0], cx.args()[1]);
     let of = tangent_as(cx, x, shape);
@@ -195,7 +195,7 @@ pub fn insertlane(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// One lane.
-pub fn extractlane(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn extractlane(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, _)) = shape_of_result(cx) else { return };
     let x = cx.args()[0];
     if !cx.facts().is_active(x) {
@@ -215,7 +215,7 @@ pub fn extractlane(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// A scalar in lane 0, the rest zero.
-pub fn scalar_to_vector(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn scalar_to_vector(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, shape)) = shape_of_result(cx) else { return };
     let x = cx.args()[0];
     let t = if in_pairs(cx, z, shape) {
@@ -230,7 +230,7 @@ pub fn scalar_to_vector(cx: Cx<'_, '_, '_, '_>) {
 
 /// Bytes of two vectors, chosen by constants. A lane of bytes of several floats has no tangent that
 /// is known.
-pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn shuffle(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, shape)) = shape_of_result(cx) else { return };
     let InstructionData::Shuffle { imm, .. } = cx.func().dfg.insts[cx.inst()] else { unreachable!("a shuffle") };
     let mask = cx.func().dfg.immediates[imm].as_slice().to_vec();
@@ -249,7 +249,7 @@ pub fn shuffle(cx: Cx<'_, '_, '_, '_>) {
 
 /// Bytes chosen by a vector at run time. Each lane of the index must name a whole lane, or none
 /// (every byte at least `limit`, or with its top bit set); any other has no tangent that is known.
-pub fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
+pub(super) fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
     let Some((z, shape)) = shape_of_result(cx) else { return };
     let (x, index) = (cx.args()[0], cx.args()[1]);
     let w = shape.lane_bytes() as usize;
@@ -285,7 +285,7 @@ pub fn swizzle(cx: Cx<'_, '_, '_, '_>, limit: u8) {
 
 /// `isplit` and `iconcat` of two doubles in one 128-bit integer, and halves of a word of two
 /// singles.
-pub fn halves(cx: Cx<'_, '_, '_, '_>, op: Opcode) {
+pub(super) fn halves(cx: Cx<'_, '_, '_, '_>, op: Opcode) {
     let (args, results) = (cx.args(), cx.results());
     match op {
         Opcode::Isplit => {

@@ -25,7 +25,7 @@ use crate::translate::stmt::Cx;
 use crate::translate::stmt::FragmentKind;
 
 /// `z = load p+off`.
-pub fn load(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn load(cx: Cx<'_, '_, '_, '_>) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
     let (addr, off) = (cx.args()[0], access_offset(cx.func(), inst));
     if cx.facts().activity.mem[inst] != MemRole::Pointer {
@@ -64,7 +64,7 @@ fn expect_no_tangent(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
 }
 
 /// `store x, p+off`, of any width, atomic or not.
-pub fn store(cx: Cx<'_, '_, '_, '_>) {
+pub(super) fn store(cx: Cx<'_, '_, '_, '_>) {
     let inst = cx.inst();
     let addr = access_address(cx.func(), inst).expect("a store has an address");
     let off = access_offset(cx.func(), inst);
@@ -99,7 +99,7 @@ pub fn store(cx: Cx<'_, '_, '_, '_>) {
 }
 
 /// The tangent of what lies at a place; none without a shadow.
-pub fn read(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
+pub(super) fn read(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, shape: Shape) -> Option<Val> {
     let place = cx.facts().place(addr, off)?;
     let n = shape.bytes();
     let what = match shape {
@@ -120,7 +120,7 @@ pub fn read(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, shape: Shape) -> 
 }
 
 /// A tangent goes to the shadow of a place.
-pub fn write(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, tangent: Val, shape: Shape) {
+pub(super) fn write(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, tangent: Val, shape: Shape) {
     let Some(place) = cx.facts().place(addr, off) else { return };
     let (ty, n) = (in_memory(shape), shape.bytes());
     let value = match shape {
@@ -164,7 +164,7 @@ fn tell(cx: Cx<'_, '_, '_, '_>, what: FragmentOp, addr: ir::Value, off: i32, n: 
 
 /// Bytes of a shadow are overwritten with something that has no tangent; `poisoned` if it has one
 /// that is not known.
-pub fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poisoned: bool) {
+pub(super) fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32, poisoned: bool) {
     let Some(place) = cx.facts().place(addr, off) else { return };
     if !poisoned {
         let part = bytes < 8 && cx.facts().may_hold_floats(addr);
