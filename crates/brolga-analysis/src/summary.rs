@@ -61,6 +61,12 @@ pub struct Link {
     pub bytes: u32,
 }
 
+/// What is at each offset of a record, as far as accesses say.
+pub type Record = BTreeMap<i64, Kinds>;
+
+/// By function and parameter: the record behind it, as far as callers say.
+pub(crate) type Given = HashMap<FuncKey, Vec<Record>>;
+
 /// What is known of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -68,8 +74,8 @@ pub struct Summary {
     pub address: Vec<bool>,
     /// Per parameter: what is behind it.
     pub contents: Vec<Kinds>,
-    /// Per parameter: what is at each offset of a record behind it, as far as accesses say.
-    pub cells: Vec<BTreeMap<i64, Kinds>>,
+    /// Per parameter: the record behind it, as far as it and its callees access that.
+    pub cells: Vec<Record>,
     /// Per result: which pointers it may derive from.
     pub pointer_result: Vec<Origins>,
     /// Per parameter and per result: the width of the floats whose bits it may carry, as an
@@ -86,6 +92,8 @@ pub struct Summary {
     pub demands: Vec<Option<Demand>>,
     /// Per parameter: what becomes of it.
     pub becomes: BTreeSet<(usize, Becomes)>,
+    /// It loads an address.
+    pub loads_pointers: bool,
 }
 
 /// Where a returned pointer may come from.
@@ -176,6 +184,8 @@ pub struct Summaries {
     pub(crate) results: HashMap<FuncKey, Vec<Provenance>>,
     /// Which parameters are places in an instance's memory.
     pub(crate) offsets: HashMap<FuncKey, Vec<bool>>,
+    /// What callers keep in records that they hand to functions.
+    pub(crate) given: Given,
     /// Whether some function computes a float's bits from integers in memory.
     pub(crate) demanded: bool,
     /// Which functions take a root.
@@ -251,6 +261,17 @@ impl Summaries {
     /// What a result is made from.
     pub fn sources(&self, f: FuncKey, i: usize) -> &Sources {
         self.results.get(&f).and_then(|all| all.get(i)).map_or(&Sources::Anything, |made| &made.from)
+    }
+
+    /// The records that callers of `f` keep behind its parameters, or nothing.
+    pub fn given(&self, f: FuncKey) -> &[Record] {
+        self.given.get(&f).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether some function loads an address: if none does, what becomes of shadows of pointers in
+    /// memory does not matter.
+    pub fn loads_pointers(&self) -> bool {
+        self.funcs.values().any(|s| s.loads_pointers)
     }
 
     /// The parameters that lead to a result from operand to operand.

@@ -86,6 +86,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         cfg: input.cfg,
         params: input.params,
         summaries: input.summaries,
+        given: input.summaries.given(input.key),
         pointer_copy: input.pointers.pointer_copy.clone(),
         bits: EntitySet::new(),
     };

@@ -541,15 +541,9 @@ impl Cx<'_> {
                 CopyRole::Fields(fields)
             }
             moved if moved == mixed => CopyRole::Mixed,
-            _ => {
-                if p.root(args[0]).is_some() || p.root(args[1]).is_some() {
-                    let d = Diagnostic::new("AD0140", "cannot tell what this copy moves")
-                        .note("the memory is accessed as several kinds of things here, or as none")
-                        .help("declare what the buffers hold (`ArgSpec::elem`), or copy field by field");
-                    self.problem(inst, None, d);
-                }
-                CopyRole::Ints
-            }
+            // The forward pass asks the shadow which words are pointers.
+            _ if p.root(args[0]).is_some() || p.root(args[1]).is_some() => CopyRole::Mixed,
+            _ => CopyRole::Ints,
         };
         if p.root(args[0]).is_none()
             && p.root(args[1]).is_some()

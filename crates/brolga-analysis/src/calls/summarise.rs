@@ -17,19 +17,19 @@ use brolga_ir::map::{HashMap, HashSet};
 use brolga_ir::names::THUNK;
 use brolga_ir::program::addresses;
 use brolga_ir::{FuncKey, Program};
-use cranelift_codegen::ir::{self, Opcode, types};
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_codegen::ir::{self, Opcode};
+use cranelift_entity::EntitySet;
 
 use crate::activity::demand::{DemandInput, demand};
 use crate::activity::numbers::{become_such, makes_numbers};
-use crate::activity::ulp::Steps;
 use crate::activity::width::{self, LaneInput};
 use crate::body::Body;
 use crate::calls::joint::{self};
 use crate::calls::result_sources::{self};
+use crate::calls::solve::{Solved, as_callee, solve};
 use crate::cfg::Cfg;
 use crate::kinds::number_uses::NumberInput;
-use crate::kinds::pointers::{self, PointerInput, RootKind, origins};
+use crate::kinds::pointers::{self, PointerInput, origins};
 use crate::kinds::{contents, wasm_addresses};
 use crate::lattice::kinds::Kinds;
 use crate::memory::mod_ref::{self};
@@ -37,10 +37,11 @@ use crate::memory::points_to::{self};
 use crate::memory::punned_cells::{Local, PunnedCells};
 use crate::memory::reload_after_undo;
 use crate::query::callee::CalleeKind;
-use crate::query::{cell, signature_id};
+use crate::query::cell::{self, Base};
+use crate::query::signature_id;
 use crate::summary::{Becomes, Link, Origins, Summaries, Summary};
 use crate::uses::Uses;
-use crate::variant::{ParamMode, ResultMode};
+use crate::variant::ResultMode;
 
 /// What an earlier run has found some function to do, of which all have to know.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,6 +103,7 @@ impl Summaries {
                 if round >= SETTLED
                     && let Some(old) = all.funcs.get(&k)
                 {
+                    s.cells.clone_from(&old.cells);
                     s.demands.iter_mut().zip(&old.demands).for_each(|(is, was)| *is = (*is).max(*was));
                     s.becomes.extend(&old.becomes);
                     s.number_uses.iter_mut().zip(&old.number_uses).for_each(|(is, &was)| *is = is.join(was));
@@ -157,24 +159,10 @@ fn addressed(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
 
 fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Summaries) -> (Summary, Local) {
     let Body { func, cfg, uses } = body;
-    let params: Vec<ParamMode> = func
-        .signature
-        .params
-        .iter()
-        .map(|p| {
-            let pointer = match program.vmctx_pointers_only {
-                true => p.purpose == ir::ArgumentPurpose::VMContext,
-                false => p.value_type == types::I64,
-            };
-            if pointer {
-                ParamMode::Dup { sure: false, holds: Kinds::NONE, recycled: false, floats: false, bits: true }
-            } else {
-                ParamMode::Const
-            }
-        })
-        .collect();
+    let params = as_callee(program, func);
     let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
-    let input = PointerInput { program, func, cfg, params: &params, summaries: &*summaries, pointer_copy, bits };
+    let input =
+        PointerInput { program, func, cfg, params: &params, summaries: &*summaries, given: &[], pointer_copy, bits };
     let results = vec![ResultMode::None; func.signature.returns.len()];
     let Solved { pointers: p, contents: c, lanes: lane, steps } = solve(&input, &results, uses);
     let links = width::links(&LaneInput { of: &input, results: &results, pointers: &p, contents: &c, steps: &steps });
@@ -214,7 +202,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
     let summary = Summary {
         address: formal.iter().map(|&v| p.address.contains(v)).collect(),
         contents: formal.iter().map(|&v| c.of_class(v)).collect(),
-        cells: formal.iter().map(|&v| c.of_record(v)).collect(),
+        cells: formal.iter().map(|&v| c.of_record((Base::Value(v), 0))).collect(),
         pointer_result,
         lanes: widths,
         links: merged(links, summaries.funcs.get(&key)),
@@ -225,6 +213,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         number_uses: formal.iter().map(|&v| numbers.uses_of(v, |cell| c.of_cell(cell))).collect(),
         demands: formal.iter().map(|&v| demanded[v]).collect(),
         becomes,
+        loads_pointers: loads_pointers(func, cfg, &p),
     };
     let local = Local::compute(&input, &p, &c);
     for (region, k) in shared.regions {
@@ -237,6 +226,13 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
     }
     summaries.becoming_results.extend(asked);
     (summary, local)
+}
+
+/// Whether a function loads an address.
+pub fn loads_pointers(func: &ir::Function, cfg: &Cfg, pointers: &pointers::Pointers) -> bool {
+    let is_load = |inst: &&ir::Inst| func.dfg.insts[**inst].opcode().can_load();
+    let results = cfg.all_insts().iter().filter(is_load).flat_map(|&inst| func.dfg.inst_results(inst));
+    results.into_iter().any(|&v| pointers.address.contains(v))
 }
 
 /// What becomes of parameters, and of results of callees.
@@ -292,57 +288,6 @@ fn merged(mut links: Vec<Link>, old: Option<&Summary>) -> Vec<Link> {
     links.sort_unstable();
     links.dedup();
     links
-}
-
-/// Whether a call's result has been taken for a pointer that is not used as an address.
-fn is_unaddressed_result(p: &pointers::Pointers, v: ir::Value) -> bool {
-    matches!(p.roots.get(&v), Some(RootKind::Call(..))) && !p.address.contains(v)
-}
-
-/// What is in a function's memory, and in its integers.
-pub struct Solved {
-    /// Pointers and deltas.
-    pub pointers: pointers::Pointers,
-    /// What memory holds.
-    pub contents: contents::Contents,
-    /// Widths of the floats that integers carry.
-    pub lanes: SecondaryMap<ir::Value, u32>,
-    /// Numbers that are added to floats' bits.
-    pub steps: Steps,
-}
-
-/// Pointers and contents depend on each other through copies of pointers, and contents and lanes
-/// through memory that is only accessed by integers; they are solved together.
-pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> Solved {
-    let (mut copies, mut bits) = (input.pointer_copy.clone(), input.bits.clone());
-    let mut carried = contents::Carried::default();
-    // What has been taken for pointers because of what lies beside it stays one, so that this ends.
-    let mut beside: EntitySet<ir::Value> = EntitySet::new();
-    loop {
-        let p = pointers::compute(PointerInput { pointer_copy: copies.clone(), bits: bits.clone(), ..*input });
-        let (c, mut found) = contents::compute(input, &p, uses, &carried);
-        found.extend(beside.iter());
-        if found != copies {
-            copies = found;
-            continue;
-        }
-        let steps = Steps::compute(input, &p, &c, uses);
-        let lanes = width::lanes(&LaneInput { of: input, results, pointers: &p, contents: &c, steps: &steps });
-        let known = carried.len();
-        carried.extend(contents::carried(input, &p, &c, &lanes));
-        let returned = input.cfg.calls.iter().flat_map(|&i| input.func.dfg.inst_results(i));
-        let mistaken =
-            returned.copied().filter(|&v| lanes[v] != 0 && is_unaddressed_result(&p, v) && bits.insert(v)).count();
-        if carried.len() > known || mistaken > 0 {
-            continue;
-        }
-        // What lies beside pointers is a pointer only if nothing says that it is a float: that is
-        // asked last.
-        beside.extend(contents::beside_pointers(input.func, &c));
-        if beside.iter().filter(|&v| copies.insert(v)).count() == 0 {
-            return Solved { pointers: p, contents: c, lanes, steps };
-        }
-    }
 }
 
 /// Functions that a root reaches by direct calls and address taking, in order of discovery.

@@ -32,11 +32,12 @@ use crate::bits::bit_idioms;
 use crate::bits::bytes::bytes_of;
 use crate::body::Body;
 use crate::kinds::number_uses::NumberInput;
-use crate::kinds::pointers::{PointerInput, Pointers};
+use crate::kinds::pointers::{PointerInput, Pointers, RootKind};
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Base, Cell, cell_of, object_of};
 use crate::query::{access_address, access_bytes, access_offset, constant_int, is_taped_address};
+use crate::summary::Record;
 use crate::uses::{Use, Uses};
 use crate::variant::ParamMode;
 
@@ -47,6 +48,9 @@ pub struct Contents {
     pointee: HashMap<ir::Value, ir::Value>,
     class: HashMap<ir::Value, Kinds>,
     cells: HashMap<Base, BTreeMap<i64, Kinds>>,
+    /// The same without what only this function thinks: integers that carry floats, and parameters
+    /// that may be pointers and are stored; if there are some.
+    stated: Option<HashMap<Base, BTreeMap<i64, Kinds>>>,
     /// Where integers of fewer bytes than a pointer are stored, and of how many.
     short: HashMap<Base, BTreeMap<i64, u32>>,
     /// Loaded integers that move, whole or in part: to memory, to a callee, to a float.
@@ -115,6 +119,18 @@ impl Contents {
         *most = bytes.max(*most);
     }
 
+    /// What callers keep where this function does not say it. Classes are not told: an address that
+    /// is computed may lead to the floats of a record only. Where callers disagree nothing is known.
+    fn note_given(&mut self, params: &[ir::Value], given: &[Record]) {
+        for (&v, record) in params.iter().zip(given) {
+            let cells = self.cells.entry(Base::Value(v)).or_default();
+            for (&at, &k) in record.iter().filter(|c| c.1.to_elem().is_some()) {
+                let e = cells.entry(at).or_default();
+                *e = if e.moved() == Kinds::NONE { e.join(k) } else { *e };
+            }
+        }
+    }
+
     /// What is known of a place of one block is known of the same place of its copy, either way:
     /// records of pointers and floats are told apart by their fields.
     fn copy_cells(&mut self, copies: &[Copied]) {
@@ -138,11 +154,17 @@ impl Contents {
         }
     }
 
-    /// What the cells of a record behind a value hold, for callers: of the first [`MOST_COPIED`]
-    /// bytes, so that there is an end where a function calls itself with an address further on.
-    pub fn of_record(&self, v: ir::Value) -> BTreeMap<i64, Kinds> {
-        let cells = self.cells.get(&Base::Value(v)).into_iter().flat_map(|m| m.range(0..MOST_COPIED));
-        cells.filter(|c| *c.1 != Kinds::NONE).map(|(&at, &k)| (at, k)).collect()
+    /// The record at a place: its first [`MOST_COPIED`] bytes, so that there is an end where a
+    /// function calls itself with an address further on.
+    pub fn of_record(&self, (base, first): Cell) -> Record {
+        let cells = self
+            .stated
+            .as_ref()
+            .unwrap_or(&self.cells)
+            .get(&base)
+            .into_iter()
+            .flat_map(|m| m.range(first..first.saturating_add(MOST_COPIED)));
+        cells.filter(|c| *c.1 != Kinds::NONE).map(|(&at, &k)| (at.wrapping_sub(first), k)).collect()
     }
 
     /// What the class of an address holds.
@@ -184,6 +206,14 @@ struct Copied {
     from: Cell,
     to: Cell,
     bytes: i64,
+}
+
+/// Where values go in memory, as a function's accesses tell.
+struct Moves {
+    /// Blocks and words that are copied.
+    blocks: Vec<Copied>,
+    /// Where parameters are stored that may be pointers.
+    guesses: Vec<(Cell, ir::Value)>,
 }
 
 /// Longer blocks are arrays rather than records.
@@ -449,19 +479,27 @@ pub fn compute(
             }
         }
     }
-    let mut copied = copied_blocks(cx);
+    let mut moves = Moves { blocks: copied_blocks(cx), guesses: Vec::new() };
     // Evidence. What is loaded from the addresses of a typed tape is one, whatever becomes of it.
     for &inst in cx.cfg.all_insts() {
         if is_taped_address(func, inst) {
             pointer_copy.extend(func.dfg.inst_results(inst).iter().copied());
         }
-        evidence(cx, p, uses, &mut c, &mut copied, inst);
+        evidence(cx, p, uses, &mut c, &mut moves, inst);
+    }
+    c.note_given(func.dfg.block_params(cx.cfg.blocks[0]), cx.given);
+    if !(carried.is_empty() && moves.guesses.is_empty()) {
+        c.copy_cells(&moves.blocks);
+        c.stated = Some(c.cells.clone());
+    }
+    for (cell, addr) in moves.guesses {
+        c.note_cell(cell, addr, Kinds::POINTER);
     }
     for (&inst, &kind) in carried {
         let addr = access_address(func, inst).expect("an access has an address");
         c.note_cell(cell_of(func, addr, access_offset(func, inst)), addr, kind);
     }
-    c.copy_cells(&copied);
+    c.copy_cells(&moves.blocks);
     pointer_copy.extend(copies_where(func, &c, |cell, _| c.of_cell(cell)));
     (c, pointer_copy)
 }
@@ -487,14 +525,7 @@ fn copies_where(func: &ir::Function, c: &Contents, there: impl Fn(Cell, ir::Valu
     c.moved.iter().filter(is_copy).collect()
 }
 
-fn evidence(
-    cx: &PointerInput<'_>,
-    p: &Pointers,
-    uses: &Uses,
-    c: &mut Contents,
-    copied: &mut Vec<Copied>,
-    inst: ir::Inst,
-) {
+fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, moves: &mut Moves, inst: ir::Inst) {
     let func = cx.func;
     let args = func.dfg.inst_args(inst);
     let data = func.dfg.insts[inst];
@@ -528,7 +559,7 @@ fn evidence(
                         for (to, at) in destinations(func, uses, v) {
                             c.union(addr, to);
                             let to = cell_of(func, to, at);
-                            copied.push(Copied { from: cell, to, bytes: ty.bytes().into() });
+                            moves.blocks.push(Copied { from: cell, to, bytes: ty.bytes().into() });
                         }
                     }
                 }
@@ -540,8 +571,12 @@ fn evidence(
             let ty = func.dfg.value_type(args[0]);
             if ty.lane_type().is_float() {
                 c.note_cell(cell, addr, Kinds::of_type(ty));
-            } else if p.root(args[0]).is_some() {
-                c.note_cell(cell, addr, Kinds::POINTER);
+            } else if let Some(root) = p.root(args[0]) {
+                let known = p.sure.contains(root) || p.address.contains(root) || p.address.contains(args[0]);
+                match p.roots.get(&root) {
+                    Some(RootKind::Param(_)) if !known => moves.guesses.push((cell, addr)),
+                    _ => c.note_cell(cell, addr, Kinds::POINTER),
+                }
                 c.points_at(addr, args[0]);
             } else if let Some(k) = from_float(func, args[0]) {
                 c.note_cell(cell, addr, k);

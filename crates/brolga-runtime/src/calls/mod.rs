@@ -1,6 +1,7 @@
 //! Helpers of derived code: what generated code calls, by name.
 //!
 //! - [`symbols`]: all of them, and C's functions.
+//! - [`moved_pointers`]: pointers among what is copied.
 //! - [`memory`], `heap`: moves and fills of shadows, C's block routines, `malloc` and its family.
 //! - `pieces`, `poison`, `numbers`: cotangents of fragments of floats, and of bits that are not
 //!   known.
@@ -16,6 +17,7 @@ pub(crate) mod heap;
 pub mod inverses;
 mod loops;
 pub mod memory;
+pub mod moved_pointers;
 mod numbers;
 pub(crate) mod pieces;
 pub(crate) mod poison;

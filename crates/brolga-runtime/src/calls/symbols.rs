@@ -15,7 +15,7 @@
 //! **Cost.** A list of pairs for each time that it is asked. In a run a call costs what the
 //! function does.
 
-use crate::calls::{debug, forks, gamma, heap, inverses, loops, memory, pieces, steps, tangents};
+use crate::calls::{debug, forks, gamma, heap, inverses, loops, memory, moved_pointers, pieces, steps, tangents};
 use crate::captures;
 
 /// Addresses by name.
@@ -211,6 +211,9 @@ fn helpers() -> Table {
         ("brolga_realloc_rev", heap::brolga_realloc_rev as *const u8),
         ("brolga_memmove_rev", memory::brolga_memmove_rev as *const u8),
         ("brolga_move_rev", memory::brolga_move_rev as *const u8),
+        ("brolga_copy_pointers", moved_pointers::brolga_copy_pointers as *const u8),
+        ("brolga_drop_pointers", moved_pointers::brolga_drop_pointers as *const u8),
+        ("brolga_meets_pointers", moved_pointers::brolga_meets_pointers as *const u8),
         ("brolga_zero", memory::brolga_zero as *const u8),
         ("brolga_copy_shadow", memory::brolga_copy_shadow as *const u8),
         ("brolga_take_bytes", pieces::brolga_take_bytes as *const u8),

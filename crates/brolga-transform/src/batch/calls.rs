@@ -34,6 +34,7 @@ fn of_primal_memory(symbol: &str) -> &'static [usize] {
         "brolga_tangent_copy" | "brolga_move_poison" => &[1, 3, 5],
         "brolga_zero" => &[0, 2],
         "brolga_copy_shadow" | "brolga_memmove_rev" => &[0, 2, 4],
+        "brolga_copy_pointers" | "brolga_drop_pointers" => &[0, 2, 4],
         _ => &[],
     }
 }

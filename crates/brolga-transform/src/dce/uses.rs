@@ -147,8 +147,16 @@ pub(super) fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<DceCell>) 
 }
 
 /// Helpers of the run time that are told addresses of the primal, and do not read what is there.
-const SHADOWS_ONLY: [&str; 6] =
-    ["brolga_clear", "brolga_free", "brolga_zero", "brolga_copy_shadow", "brolga_memmove_rev", "brolga_move_rev"];
+const SHADOWS_ONLY: [&str; 8] = [
+    "brolga_clear",
+    "brolga_copy_pointers",
+    "brolga_copy_shadow",
+    "brolga_drop_pointers",
+    "brolga_free",
+    "brolga_memmove_rev",
+    "brolga_move_rev",
+    "brolga_zero",
+];
 
 /// Whether a primal instruction may be left out if its results are not read.
 fn is_removable(primal: &ir::Function, inst: ir::Inst) -> bool {

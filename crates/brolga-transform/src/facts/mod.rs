@@ -15,7 +15,7 @@ use brolga_analysis::activity::ulp::Steps;
 use brolga_analysis::activity::width::kinds_around;
 use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
 use brolga_analysis::calls::joint::{JointInput, joint_calls};
-use brolga_analysis::calls::{deferred_free, summarise};
+use brolga_analysis::calls::{deferred_free, solve, summarise};
 use brolga_analysis::guards::products::{self, Product, ProductCx};
 use brolga_analysis::guards::roots::{self, Roots};
 use brolga_analysis::guards::unit_cotangents;
@@ -90,6 +90,8 @@ pub struct Facts<'a> {
     pub private: Private,
     /// All uses.
     pub uses: &'a Uses,
+    /// Whether some function of the program loads an address from memory that has a shadow.
+    pub loads_pointers: bool,
     /// Pointers and their deltas.
     pub pointers: Pointers,
     /// What memory holds.
@@ -144,8 +146,9 @@ impl<'a> Facts<'a> {
         let input = at(&blocks);
         let (reload, deferred, told) = reloads(&input, options, mode, variant.preserved);
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
-        let input = PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy, bits };
-        let summarise::Solved { pointers, contents, lanes, steps } = summarise::solve(&input, &variant.results, uses);
+        let given = summaries.given(variant.func);
+        let input = PointerInput { program, func, cfg, params: &variant.params, summaries, given, pointer_copy, bits };
+        let solve::Solved { pointers, contents, lanes, steps } = solve::solve(&input, &variant.results, uses);
         let constant = Constant::compute(
             &ConstantInput { program, variant, func, cfg, blocks: &blocks, effects: summaries.effects() },
             root,
@@ -202,6 +205,8 @@ impl<'a> Facts<'a> {
             in_place: in_place.unwrap_or_default(),
             private,
             uses,
+            loads_pointers: !program.vmctx_pointers_only
+                && (summaries.loads_pointers() || summarise::loads_pointers(func, cfg, &pointers)),
             pointers,
             contents,
             activity,

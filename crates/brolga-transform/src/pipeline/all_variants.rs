@@ -33,7 +33,7 @@
 //! that are refused as functions.
 
 use brolga_analysis::calls::summarise::Learned;
-use brolga_analysis::calls::{opaque_allocator, summarise};
+use brolga_analysis::calls::{handed_down, opaque_allocator, summarise};
 use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Summaries, Variant};
 use brolga_ir::map::IndexMap;
@@ -165,7 +165,9 @@ fn derive_all(
         return Err(problems);
     }
     let bodies = normalised.iter().map(|(k, n)| (*k, n.body())).collect();
-    let summaries = Summaries::as_asked(&program, &bodies, manner.known);
+    let mut summaries = Summaries::as_asked(&program, &bodies, manner.known);
+    let root = Variant::of_request(asked.request, &bodies[&asked.request.func].func.signature);
+    handed_down::compute(&program, &bodies, &root, &mut summaries);
     let asked = Asked { program: &program, ..asked };
     let mut all = AllVariants::new(asked, manner, &normalised, &summaries, problems);
     if let Err(need) = all.work_off(depth, observer) {

@@ -15,6 +15,7 @@ use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
 use cranelift_codegen::ir::{self, types};
 
 use super::{expr, memory};
+use crate::translate::rules::moved_pointers::{self, CopiedBytes};
 use crate::translate::stmt::{Cx, FragmentKind};
 
 /// A call of a known function.
@@ -222,6 +223,10 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
     {
         copied_where_no_shadow_is(cx, to, from, n);
     }
+    if role != CopyRole::Pointers && moved_pointers::may_copy_pointers(cx, from) {
+        let bytes = CopiedBytes { to, from, n: Some(n), off: 0 };
+        moved_pointers::copy(cx, bytes, !matches!(role, CopyRole::Floats(8) | CopyRole::Ints));
+    }
     let w = if role == CopyRole::Pointers { FragmentKind::After } else { FragmentKind::Rvs };
     let (dt, df) = (cx.delta_or_zero(w, to), cx.delta_or_zero(w, from));
     let (to_value, n_value) = (to, n);
@@ -319,6 +324,9 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
         match role {
             MemRole::Float(shape) => taken.extend(cx.take_mem(to, off, shape).map(|ct| (off, ct, shape))),
             MemRole::Kill { bytes, checked } => {
+                if bytes == 8 && moved_pointers::may_copy_pointers(cx, from) {
+                    moved_pointers::copy(cx, CopiedBytes { to, from, n: None, off }, false);
+                }
                 let asks = if checked { Asks::Zero } else { Asks::Nothing };
                 cx.zero_mem(to, off, bytes, asks);
             }

@@ -21,6 +21,7 @@ use brolga_ir::{MemoryMode, TapeKind};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
 
+use crate::translate::rules::moved_pointers::expect_no_pointer;
 use crate::translate::stmt::{Cx, FragmentKind, StmtCx};
 
 /// `z = load p+off`.
@@ -46,19 +47,6 @@ pub(crate) fn load(cx: &mut StmtCx<'_, '_, '_>) {
         }
         MemRole::Float(_) | MemRole::None | MemRole::Kill { .. } => {}
     }
-}
-
-/// A load of what is taken for a number, where pointers lie as well: a trap if it has a shadow,
-/// which would stay behind.
-fn expect_no_pointer(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
-    let z = cx.results()[0];
-    if !cx.facts().activity.assumed_numbers.contains(z) {
-        return;
-    }
-    let Some(place) = cx.facts().place(addr, off) else { return };
-    let op = AdOp::LoadDelta { place, loaded: Val::Primal(z) };
-    let delta = cx.emit(FragmentKind::After, op, types::I64);
-    cx.push(FragmentKind::After, Defs::default(), AdOp::TrapIf(delta, Check::MovedPointer));
 }
 
 /// A load of an integer that becomes a number: a trap if the host has put a float there.

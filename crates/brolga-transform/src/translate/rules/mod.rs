@@ -19,6 +19,7 @@ pub(crate) mod expr;
 pub(crate) mod fragments;
 pub(crate) mod libm;
 pub(crate) mod memory;
+pub(crate) mod moved_pointers;
 pub(crate) mod moves;
 pub(crate) mod products;
 pub(crate) mod ulp;

@@ -1,0 +1,143 @@
+//! Records top-down: what callers keep behind a pointer that they hand to a function, as evidence
+//! for its type inference.
+//!
+//! **Question.** A function copies a record of which it accesses a part. What is in the rest?
+//!
+//! **Answer.** What its callers keep there. Where a caller hands on an address in a record of
+//! pointers among others, the kinds of the record's fields are joined over all calls, and a
+//! function whose own accesses say nothing of a field believes that, if callers agree. What callees
+//! say of records goes the other way, by [summaries](super::summarise).
+//!
+//! ```text
+//! function %copy(to, from):   call %memcpy(to, from, 16); v = load.f64 to+8
+//! function %caller():         store p, slot; store.f64 x, slot+8; call %copy(other, slot)
+//!                             %copy: a pointer at from+0, a double at from+8
+//! ```
+//!
+//! **Cost.** Rounds over functions whose records have changed, [`MOST_ROUNDS`] at most; nothing
+//! where no function loads an address.
+
+use brolga_ir::map::HashMap;
+use brolga_ir::{FuncKey, Program};
+use cranelift_codegen::ir;
+
+use crate::body::Body;
+use crate::calls::solve::{Solved, as_callee, solve};
+use crate::kinds::pointers::PointerInput;
+use crate::lattice::kinds::Kinds;
+use crate::query::callee::CalleeKind;
+use crate::query::cell::cell_of;
+use crate::summary::{Record, Summaries};
+use crate::variant::{ParamMode, ResultMode, Variant};
+
+/// Records are handed on through so many calls.
+const MOST_ROUNDS: usize = 12;
+
+/// What is known of the parameters of a function by its callers.
+#[derive(Clone, Default)]
+struct Arguments {
+    /// Modes: pointers, as far as something points at memory with a shadow, and numbers.
+    modes: Vec<ParamMode>,
+    /// Records behind them.
+    records: Vec<Record>,
+}
+
+/// Learn what callers hand to each function of a program whose root is derived as this variant.
+pub fn compute(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, root: &Variant, summaries: &mut Summaries) {
+    if program.vmctx_pointers_only || !summaries.loads_pointers() {
+        return;
+    }
+    let mut all: HashMap<FuncKey, Arguments> = HashMap::default();
+    all.insert(root.func, Arguments { modes: root.params.clone(), records: Vec::new() });
+    let mut work = vec![root.func];
+    // Of functions that are called through a pointer nothing is known.
+    for &f in summaries.addressed.values().flatten().filter(|f| bodies.contains_key(*f)) {
+        all.entry(f).or_insert_with(|| Arguments { modes: as_callee(program, bodies[&f].func), records: Vec::new() });
+        work.push(f);
+    }
+    for _ in 0..MOST_ROUNDS {
+        work.sort_unstable();
+        work.dedup();
+        let mut changed = Vec::new();
+        for key in work {
+            for call in calls(program, bodies[&key], summaries, &all[&key]) {
+                let Some(body) = bodies.get(&call.callee) else { continue };
+                let new = || Arguments {
+                    modes: vec![ParamMode::Const; body.func.signature.params.len()],
+                    ..Default::default()
+                };
+                let is_new = !all.contains_key(&call.callee);
+                let known = all.entry(call.callee).or_insert_with(new);
+                let callee = call.callee;
+                if call.join(known) || is_new {
+                    changed.push(callee);
+                }
+            }
+        }
+        work = changed;
+    }
+    summaries.given = all.into_iter().map(|(f, known)| (f, known.records)).collect();
+}
+
+/// A call, and what is handed to the callee.
+struct HandedDown {
+    callee: FuncKey,
+    /// For each pointer: which parameter, how it is passed, and what is behind it.
+    pointers: Vec<(usize, ParamMode, Record)>,
+}
+
+impl HandedDown {
+    /// Add what this call says; whether anything is new.
+    fn join(self, known: &mut Arguments) -> bool {
+        let mut changed = false;
+        for (i, mode, record) in self.pointers {
+            let Some(old) = known.modes.get_mut(i) else { continue };
+            let joined = if *old == ParamMode::Const { mode } else { (*old).max(mode) };
+            changed |= std::mem::replace(old, joined) != joined;
+            if record.values().any(|k| k.has(Kinds::POINTER)) {
+                known.records.resize(known.records.len().max(i + 1), Record::new());
+                changed |= join(&mut known.records[i], &record);
+            }
+        }
+        changed
+    }
+}
+
+/// What a function hands to each callee.
+fn calls(program: &Program, body: Body<'_>, summaries: &Summaries, known: &Arguments) -> Vec<HandedDown> {
+    let Body { func, cfg, uses } = body;
+    let callee = |&inst: &_| match CalleeKind::of(program, func, inst) {
+        Some(CalleeKind::Derived(f)) => Some((inst, f)),
+        _ => None,
+    };
+    let calls: Vec<_> = cfg.calls.iter().filter_map(callee).collect();
+    if calls.is_empty() {
+        return Vec::new();
+    }
+    let Arguments { modes: params, records: given } = known;
+    let (pointer_copy, bits) = Default::default();
+    let input = PointerInput { program, func, cfg, params, summaries, given, pointer_copy, bits };
+    let results = vec![ResultMode::None; func.signature.returns.len()];
+    let Solved { pointers, contents, .. } = solve(&input, &results, uses);
+    let pointer = |(i, &a): (usize, &ir::Value)| {
+        let root = pointers.root(a)?;
+        let sure = [root, a].iter().any(|v| pointers.address.contains(*v)) || pointers.sure.contains(root);
+        let mode = ParamMode::Dup { sure, holds: Kinds::NONE, recycled: false, floats: false, bits: true };
+        Some((i, mode, contents.of_record(cell_of(func, a, 0))))
+    };
+    let handed = |(inst, callee): (ir::Inst, FuncKey)| {
+        let pointers = func.dfg.inst_args(inst).iter().enumerate().filter_map(pointer).collect();
+        HandedDown { callee, pointers }
+    };
+    calls.into_iter().map(handed).collect()
+}
+
+fn join(known: &mut Record, more: &Record) -> bool {
+    let mut changed = false;
+    for (&at, &k) in more {
+        let e = known.entry(at).or_default();
+        let all = e.join(k);
+        changed |= std::mem::replace(e, all) != all;
+    }
+    changed
+}

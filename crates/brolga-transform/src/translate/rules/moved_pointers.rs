@@ -1,0 +1,155 @@
+//! Moved pointers: pointers in memory that a function moves without knowing that they are any.
+//!
+//! **Question.** A function copies bytes, or loads a word and stores it elsewhere. No access that
+//! it or its callees make says that a pointer lies there, yet a caller, or a function that is
+//! called through a pointer, keeps one. What becomes of the pointer's shadow?
+//!
+//! **Answer.** A copy of bytes asks the shadow: a word that is an address there is copied by the
+//! forward pass, and taken out of the target by the pullback, before cotangents are moved
+//! (`brolga_runtime::calls::moved_pointers`). A word that is loaded as an integer traps if its
+//! shadow is an address; so does a copy where a derivative runs without the run time, or as that of
+//! a task. Nothing is asked where no function of the program loads an address: shadows of pointers
+//! in memory do not matter then. Nor is it where accesses say that floats lie there.
+//!
+//! ```text
+//! call %memcpy(to, from, n)      call %brolga_copy_pointers(to, δto, from, δfrom, n, least)
+//!                                call %memcpy(to, from, n)
+//! v = load.i64 p                 v' = shadow.i64[p];  trapif v' is an address, and not v
+//! ```
+//!
+//! **Cost.** In the forward pass a look at each word of the shadow of what is copied, and a load
+//! and two comparisons for a word.
+//!
+//! **Source.** Shadow pointers: Enzyme (Moses and Churavy, 2020).
+
+use brolga_analysis::MemRole;
+use brolga_analysis::kinds::contents::is_handed_on;
+use brolga_analysis::lattice::kinds::Kinds;
+use brolga_analysis::query::cell::cell_of;
+use brolga_analysis::query::{access_bytes, access_offset, is_integer_access, is_plain_integer};
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, Val};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, types};
+
+use crate::translate::rules::libm::wide;
+use crate::translate::stmt::{Cx, FragmentKind};
+
+/// Words from here on are addresses where doubles may lie, and where singles may.
+const LEAST: i64 = 1 << 16;
+const LEAST_AMONG_SINGLES: i64 = 1 << 32;
+
+/// Words below are addresses.
+const END: i64 = 1 << 47;
+
+const I64: ir::Type = types::I64;
+
+/// A load of an integer: a trap if it is a pointer, which nothing says, and has a shadow.
+pub(crate) fn expect_no_pointer(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
+    let (inst, z) = (cx.inst(), cx.results()[0]);
+    let Some(place) = cx.facts().place(addr, off).filter(|_| may_move_pointer(cx, inst, z)) else { return };
+    let w = FragmentKind::After;
+    let least = if cx.facts().activity.lane[z] == 4 { LEAST_AMONG_SINGLES } else { LEAST };
+    if cx.ty(z) != I64 {
+        let off = cx.iconst(w, off.into());
+        let p = cx.emit(w, AdOp::Arith(Arith::Iadd, [place.addr, off].into(), I64), I64);
+        let n = cx.iconst(w, access_bytes(cx.func(), inst).into());
+        return meets(cx, w, p, place.delta, n, least);
+    }
+    let delta = cx.emit(w, AdOp::LoadDelta { place, loaded: Val::Primal(z) }, I64);
+    let mut op = |op: Arith, args: &[Val], ty| cx.emit(w, AdOp::Arith(op, args.into(), ty), ty);
+    let shadow = op(Arith::Iadd, &[Val::Primal(z), delta], I64);
+    let [down, range] = [-least, END - least].map(|n| op(Arith::Iconst(n), &[], I64));
+    let moved = op(Arith::Iadd, &[shadow, down], I64);
+    let is_address = op(Arith::Icmp(IntCC::UnsignedLessThan), &[moved, range], types::I8);
+    let itself = op(Arith::IsZero, &[delta], types::I8);
+    let other = op(Arith::Not, &[itself], types::I8);
+    let lost = op(Arith::Band, &[is_address, other], types::I8);
+    cx.push(w, Defs::default(), AdOp::TrapIf(lost, Check::MovedPointer));
+}
+
+/// Whether a load may move a pointer, or a part of one, as far as this function knows.
+fn may_move_pointer(cx: Cx<'_, '_, '_, '_>, inst: ir::Inst, z: ir::Value) -> bool {
+    let facts = cx.facts();
+    if facts.activity.assumed_numbers.contains(z) {
+        return true;
+    }
+    let func = cx.func();
+    let (ty, bytes) = (cx.ty(z), access_bytes(func, inst));
+    let floats = ty.lane_type().is_float();
+    if !facts.loads_pointers || floats || facts.activity.mem[inst] == MemRole::Pointer {
+        return false;
+    }
+    if is_plain_integer(func, inst) || is_integer_access(func, inst) || !is_handed_on(func, facts.uses, z) {
+        return false;
+    }
+    let (base, at) = cell_of(func, cx.args()[0], access_offset(func, inst));
+    // What is known to be there by its cell.
+    let known = |at: i64| {
+        let cell = (base, at);
+        facts.contents.of_cell(cell).moved() != Kinds::NONE || facts.contents.float_overlaps(cell, 8) != Kinds::NONE
+    };
+    !(0..i64::from(bytes)).step_by(8).all(|word| known(at.wrapping_add(word)))
+}
+
+/// What is copied.
+pub(crate) struct CopiedBytes {
+    /// Where to.
+    pub(crate) to: ir::Value,
+    /// Where from.
+    pub(crate) from: ir::Value,
+    /// How many bytes, or one word.
+    pub(crate) n: Option<ir::Value>,
+    /// From which offset on.
+    pub(crate) off: i32,
+}
+
+/// Whether a copy may move pointers that no access says are there.
+pub(crate) fn may_copy_pointers(cx: Cx<'_, '_, '_, '_>, from: ir::Value) -> bool {
+    cx.facts().loads_pointers && cx.facts().delta(from).is_some()
+}
+
+/// A copy of bytes of which it is not known what they are, beside the move of their cotangents;
+/// `singles` if there may be any among them.
+pub(crate) fn copy(cx: Cx<'_, '_, '_, '_>, copied: CopiedBytes, singles: bool) {
+    let least = if singles { LEAST_AMONG_SINGLES } else { LEAST };
+    if cx.facts().options.tape.is_standalone() || cx.facts().variant.strand {
+        let w = FragmentKind::Before;
+        let [_, _, at, delta, n] = copied.operands(cx, w);
+        return meets(cx, w, at, delta, n, least);
+    }
+    let halves = [(FragmentKind::Before, "brolga_copy_pointers"), (FragmentKind::Rvs, "brolga_drop_pointers")];
+    for (w, symbol) in halves {
+        let [to, dt, from, df, n] = copied.operands(cx, w);
+        let least = cx.iconst(w, least);
+        let operands = [to, dt, from, df, n, least].map(Some);
+        cx.helper(w, symbol, &operands, &[I64; 6], Defs::default(), false);
+    }
+}
+
+impl CopiedBytes {
+    /// Target and its delta, source and its delta, and the number of bytes.
+    fn operands(&self, cx: Cx<'_, '_, '_, '_>, w: FragmentKind) -> [Val; 5] {
+        let mut place = |p: ir::Value| {
+            let delta = cx.delta_or_zero(w, p);
+            if self.off == 0 {
+                return (Val::Primal(p), delta);
+            }
+            let off = cx.iconst(w, self.off.into());
+            (cx.emit(w, AdOp::Arith(Arith::Iadd, [Val::Primal(p), off].into(), I64), I64), delta)
+        };
+        let (to, from) = (place(self.to), place(self.from));
+        let n = match self.n {
+            Some(n) => wide(cx, w, n),
+            None => cx.iconst(w, 8),
+        };
+        [to.0, to.1, from.0, from.1, n]
+    }
+}
+
+fn meets(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, at: Val, delta: Val, n: Val, least: i64) {
+    let least = cx.iconst(w, least);
+    let met = Val::D(cx.t.ids.dv());
+    let operands = [at, delta, n, least].map(Some);
+    cx.helper(w, "brolga_meets_pointers", &operands, &[I64; 4], [(met, I64)].into(), false);
+    cx.push(w, Defs::default(), AdOp::TrapIf(met, Check::MovedPointer));
+}
