@@ -296,7 +296,7 @@ pub enum Check {
     Task = 238,
     /// A float that a task reads does not lie at a multiple of its size.
     TaskAlignment = 237,
-    /// What is copied as a number has a shadow, as pointers have.
+    /// What is moved as a number or a float has a shadow, as pointers have.
     MovedPointer = 236,
 }
 
@@ -380,9 +380,9 @@ impl Check {
                  cotangents tasks add up; move it"
             }
             Check::MovedPointer => {
-                "a word is copied that is taken for a number, since all readers of the copy that are known calculate \
-                 with it, but it has a shadow, as pointers have; use the pointer where it is copied, or set shadows of \
-                 integers to zero"
+                "what is moved as a number, or as a float, has a shadow as pointers have, which would stay behind; use \
+                 the pointer as an address in the function that moves it, move it by `memcpy`, or, if it is a number, \
+                 set its place in the shadow to zero"
             }
         }
     }

@@ -26,6 +26,7 @@ use brolga_analysis::memory::clobber::{self, ClobberInput};
 use brolga_analysis::memory::constant::{Constant, ConstantInput};
 use brolga_analysis::memory::preserved;
 use brolga_analysis::query::callee::CalleeKind;
+use brolga_analysis::query::cell::{Base, Cell};
 use brolga_analysis::query::{access_address, is_integer_access, original};
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{
@@ -222,6 +223,14 @@ impl<'a> Facts<'a> {
             float_stores: OnceCell::new(),
         };
         (facts, problems)
+    }
+
+    /// What callers keep in a cell, if it is one of a record behind a parameter.
+    pub fn given(&self, (base, at): Cell) -> Kinds {
+        let Base::Value(p) = base else { return Kinds::NONE };
+        let params = self.func().dfg.block_params(self.cfg.blocks[0]);
+        let record = params.iter().position(|&v| v == p).and_then(|i| self.summaries.given(self.variant.func).get(i));
+        record.and_then(|r| r.get(&at)).copied().unwrap_or_default()
     }
 
     /// What is promised to a callee of arguments that lead to constant memory.

@@ -49,15 +49,19 @@ pub(crate) fn expect_no_pointer(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i3
     let Some(place) = cx.facts().place(addr, off).filter(|_| may_move_pointer(cx, inst, z)) else { return };
     let w = FragmentKind::After;
     let least = if cx.facts().activity.lane[z] == 4 { LEAST_AMONG_SINGLES } else { LEAST };
-    if cx.ty(z) != I64 {
+    if ![I64, types::F64].contains(&cx.ty(z)) {
         let off = cx.iconst(w, off.into());
         let p = cx.emit(w, AdOp::Arith(Arith::Iadd, [place.addr, off].into(), I64), I64);
         let n = cx.iconst(w, access_bytes(cx.func(), inst).into());
         return meets(cx, w, p, place.delta, n, least);
     }
-    let delta = cx.emit(w, AdOp::LoadDelta { place, loaded: Val::Primal(z) }, I64);
+    let loaded = match cx.ty(z) {
+        I64 => Val::Primal(z),
+        _ => cx.emit(w, AdOp::Arith(Arith::Bitcast, [Val::Primal(z)].into(), I64), I64),
+    };
+    let delta = cx.emit(w, AdOp::LoadDelta { place, loaded }, I64);
     let mut op = |op: Arith, args: &[Val], ty| cx.emit(w, AdOp::Arith(op, args.into(), ty), ty);
-    let shadow = op(Arith::Iadd, &[Val::Primal(z), delta], I64);
+    let shadow = op(Arith::Iadd, &[loaded, delta], I64);
     let [down, range] = [-least, END - least].map(|n| op(Arith::Iconst(n), &[], I64));
     let moved = op(Arith::Iadd, &[shadow, down], I64);
     let is_address = op(Arith::Icmp(IntCC::UnsignedLessThan), &[moved, range], types::I8);
@@ -74,21 +78,24 @@ fn may_move_pointer(cx: Cx<'_, '_, '_, '_>, inst: ir::Inst, z: ir::Value) -> boo
         return true;
     }
     let func = cx.func();
-    let (ty, bytes) = (cx.ty(z), access_bytes(func, inst));
-    let floats = ty.lane_type().is_float();
-    if !facts.loads_pointers || floats || facts.activity.mem[inst] == MemRole::Pointer {
+    if !facts.loads_pointers || facts.activity.mem[inst] == MemRole::Pointer {
         return false;
+    }
+    let (base, at) = cell_of(func, cx.args()[0], access_offset(func, inst));
+    let bytes = i64::from(access_bytes(func, inst));
+    let given = |word: i64| facts.given((base, at.wrapping_add(word))).has(Kinds::POINTER);
+    if cx.ty(z).lane_type().is_float() {
+        return (0..bytes).step_by(8).any(given);
     }
     if is_plain_integer(func, inst) || is_integer_access(func, inst) || !is_handed_on(func, facts.uses, z) {
         return false;
     }
-    let (base, at) = cell_of(func, cx.args()[0], access_offset(func, inst));
     // What is known to be there by its cell.
-    let known = |at: i64| {
-        let cell = (base, at);
+    let known = |word: i64| {
+        let cell = (base, at.wrapping_add(word));
         facts.contents.of_cell(cell).moved() != Kinds::NONE || facts.contents.float_overlaps(cell, 8) != Kinds::NONE
     };
-    !(0..i64::from(bytes)).step_by(8).all(|word| known(at.wrapping_add(word)))
+    (0..bytes).step_by(8).any(|word| given(word) || !known(word))
 }
 
 /// What is copied.
