@@ -20,7 +20,7 @@ use brolga_driver::{Invocation, Item};
 
 use crate::by_hand::ByHand;
 use crate::measure::Effort;
-use crate::{Failure, How};
+use crate::{Configuration, Failure};
 
 /// What one call costs.
 #[derive(Clone, Debug)]
@@ -47,7 +47,11 @@ pub struct CallRow {
 ///
 /// # Errors
 /// What the program or the host refuses.
-pub fn repeated<'a>(program: &Program, call: &'a Invocation, how: How) -> Result<(Repeated<'a>, [Duration; 2]), Error> {
+pub fn repeated<'a>(
+    program: &Program,
+    call: &'a Invocation,
+    how: Configuration,
+) -> Result<(Repeated<'a>, [Duration; 2]), Error> {
     let (request, options) = (call.request(), brolga::Options { memory: call.memory, ..how.options() });
     let isa = brolga::jit::host_isa(&options)?;
     let start = Instant::now();
@@ -66,7 +70,7 @@ pub fn elements(r: &Repeated<'_>) -> Vec<Option<Vec<f64>>> {
 }
 
 /// Something else that is timed in turns with a call.
-pub trait Beside {
+pub trait Competitor {
     /// Run it once: how long it took, and the first result as a float, if it is one.
     fn run(&mut self) -> (Duration, f64);
 }
@@ -80,9 +84,9 @@ pub fn measure(
     name: &str,
     program: &Program,
     call: &Invocation,
-    mut beside: Option<&mut dyn Beside>,
+    mut beside: Option<&mut dyn Competitor>,
     mut hand: Option<&mut ByHand>,
-    how: How,
+    how: Configuration,
     effort: Effort,
 ) -> Result<CallRow, Failure> {
     let failed = |e: Error| Failure::Call { name: name.to_owned(), message: e.to_string() };

@@ -19,7 +19,7 @@ use crate::data::noise;
 use crate::measure::Effort;
 use crate::problem::Input;
 use crate::problems::standard;
-use crate::{Failure, How};
+use crate::{Configuration, Failure};
 
 /// A program that forks, and `NAME_serial` without forks.
 struct ForkCase {
@@ -70,7 +70,7 @@ fn cases() -> Vec<ForkCase> {
 ///
 /// # Errors
 /// [`Failure::Call`], also where gradients differ.
-pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<Vec<ForkRow>, Failure> {
+pub fn run(filter: Option<&str>, how: Configuration, effort: Effort) -> Result<Vec<ForkRow>, Failure> {
     let text = [include_str!("../forks/forks.clif"), include_str!("../problems/ba.clif")].join("\n");
     let file = File::parse("forks.clif", text);
     let file = file.map_err(|problems| Failure::File { name: "forks.clif", problems })?;
@@ -79,7 +79,7 @@ pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<Vec<ForkRow
 }
 
 impl ForkCase {
-    fn measure(&self, program: &Program, how: How, effort: Effort) -> Result<ForkRow, Failure> {
+    fn measure(&self, program: &Program, how: Configuration, effort: Effort) -> Result<ForkRow, Failure> {
         let failed = |e: Error| Failure::Call { name: self.name.to_owned(), message: e.to_string() };
         let function = self.name.split(' ').next().unwrap_or_default();
         let serial = call(program, &format!("{function}_serial"), &self.args)?;

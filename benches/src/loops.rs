@@ -13,7 +13,7 @@ use brolga_driver::timing::{Repeated, Timed};
 use crate::calls::elements;
 use crate::measure::Effort;
 use crate::wasm::{WasmArg, WasmProblem, noise};
-use crate::{Failure, How};
+use crate::{Configuration, Failure};
 
 /// A loop of some length, within some budget.
 struct LoopCase {
@@ -84,12 +84,12 @@ fn cases() -> Vec<LoopCase> {
 ///
 /// # Errors
 /// [`Failure::Call`], also where the loops' gradients differ.
-pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<Vec<LoopRow>, Failure> {
+pub fn run(filter: Option<&str>, how: Configuration, effort: Effort) -> Result<Vec<LoopRow>, Failure> {
     cases().iter().filter(|c| filter.is_none_or(|f| c.name.contains(f))).map(|c| c.measure(how, effort)).collect()
 }
 
 impl LoopCase {
-    fn measure(&self, how: How, effort: Effort) -> Result<LoopRow, Failure> {
+    fn measure(&self, how: Configuration, effort: Effort) -> Result<LoopRow, Failure> {
         let failed = |message: String| Failure::Call { name: self.name.to_owned(), message };
         let [short, long] = self.steps;
         let calls = [(self.plain, short), (self.export, short), (self.export, long)].map(|(export, steps)| {

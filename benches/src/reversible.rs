@@ -21,7 +21,7 @@ use crate::calls::elements;
 use crate::measure::{Effort, in_turns};
 use crate::problem::{Input, Problem, Size};
 use crate::problems::{irregular, standard};
-use crate::{Failure, How};
+use crate::{Configuration, Failure};
 
 /// One function.
 #[derive(Clone, Debug)]
@@ -307,7 +307,7 @@ fn length(input: &Input) -> usize {
 ///
 /// # Errors
 /// [`Failure::Call`], also where gradients differ.
-pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<ReversibleReport, Failure> {
+pub fn run(filter: Option<&str>, how: Configuration, effort: Effort) -> Result<ReversibleReport, Failure> {
     let wanted = |name: &str| filter.is_none_or(|f| name.contains(f));
     let mut report = ReversibleReport::default();
     for (problem, lengths) in problems().iter().filter(|p| wanted(p.0.name)) {
@@ -327,7 +327,7 @@ pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<ReversibleR
 }
 
 /// The Hessian of the embedding.
-fn hessian(problem: &Problem, how: How, effort: Effort) -> Result<HessianRow, Failure> {
+fn hessian(problem: &Problem, how: Configuration, effort: Effort) -> Result<HessianRow, Failure> {
     let name = problem.name;
     let rev = joined(PAPER, EMBEDDING)?;
     let func = rev.program.func("embedding").ok_or_else(|| failed(name)(&"there is no %embedding"))?;
@@ -384,7 +384,12 @@ fn planets() -> Result<&'static str, Failure> {
     line.and_then(|l| l.split(", 16) ").next()).ok_or_else(|| failed("leapfrog")(&"no call is listed"))
 }
 
-fn function(problem: &Problem, lengths: &[usize], how: How, effort: Effort) -> Result<ReversibleRow, Failure> {
+fn function(
+    problem: &Problem,
+    lengths: &[usize],
+    how: Configuration,
+    effort: Effort,
+) -> Result<ReversibleRow, Failure> {
     let all = arguments(problem);
     let texts = all.iter().map(|a| a.0.clone()).collect::<Vec<_>>().join(", ");
     let activities = all.iter().map(|a| a.1).collect::<Vec<_>>().join(", ");
@@ -460,7 +465,7 @@ struct Way {
 const STEPS: [u64; 2] = [64, 1 << 17];
 
 /// The planets: by the ways that there are, in turns; by tape the short loop only.
-fn leapfrog(how: How) -> Result<Vec<StepRow>, Failure> {
+fn leapfrog(how: Configuration) -> Result<Vec<StepRow>, Failure> {
     let given = planets()?;
     // Each number in proportion: the smallest ones drift by more than 1e-8 in the long loop.
     let tolerance = InverseCheck::Within(1e-7.into());
@@ -501,7 +506,7 @@ fn leapfrog(how: How) -> Result<Vec<StepRow>, Failure> {
 }
 
 /// Heat on a ring, 2^10 steps: Bennett's recursion, and a time loop with as many states.
-fn heat(how: How) -> Result<Vec<StepRow>, Failure> {
+fn heat(how: Configuration) -> Result<Vec<StepRow>, Failure> {
     let (power, cells) = (10, 100);
     let steps = 1_u64 << power;
     let list = |f: &dyn Fn(usize) -> f64| (0..cells).map(|i| format!("{:?}", f(i))).collect::<Vec<_>>().join(", ");

@@ -13,7 +13,7 @@ use brolga::second::{Along, Second};
 use brolga::{Arg, ArgActivity, DerivedRule, HessianRule, Mode, Request, ResultActivity};
 use brolga_driver::memory::Block;
 
-use crate::How;
+use crate::Configuration;
 use crate::data::random;
 use crate::measure::{Effort, in_turns, measure as first_order};
 use crate::prepared::{Failure, argument, requests};
@@ -65,13 +65,14 @@ struct ProductCall {
 }
 
 impl ProductCall {
-    fn new(problem: &Problem, how: How) -> Result<Self, Failure> {
+    fn new(problem: &Problem, how: Configuration) -> Result<Self, Failure> {
         let failed = |error| Failure::Run { name: problem.name, error };
         let (program, all) = requests(problem)?;
         let returns = &program.funcs[all[0].func].signature.returns;
         let request = Request { results: vec![ResultActivity::Active; returns.len()], ..all[0].clone() };
         let mode = if how.mode == Mode::Split { Mode::Combined } else { how.mode };
-        let gradient = DerivedRule::new(&program, &request, &How { mode, ..how }.options()).map_err(failed)?;
+        let gradient =
+            DerivedRule::new(&program, &request, &Configuration { mode, ..how }.options()).map_err(failed)?;
         let product = HessianRule::new(&program, &request, &how.options()).map_err(failed)?;
         let (mut blocks, mut shadows) = (Vec::new(), Vec::new());
         let args: Vec<Arg> = problem.args.iter().map(|i| argument(i, 1, &mut blocks, &mut shadows)).collect();
@@ -202,7 +203,7 @@ fn flat(problem: &Problem, by_value: &[Option<DataValue>], memory: &[Block]) -> 
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<ProductRow, Failure> {
+pub fn measure(problem: &Problem, how: Configuration, effort: Effort) -> Result<ProductRow, Failure> {
     let mut products = ProductCall::new(problem, how)?;
     products.check(problem)?;
     products.gradient().map_err(|error| Failure::Run { name: problem.name, error })?;
@@ -228,11 +229,11 @@ const EMBEDDINGS: [[f64; 5]; 9] = [
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn embeddings(how: How, effort: Effort) -> Result<Vec<EmbeddingRow>, Failure> {
+pub fn embeddings(how: Configuration, effort: Effort) -> Result<Vec<EmbeddingRow>, Failure> {
     (2..).zip(&EMBEDDINGS).map(|(dimension, want)| embedding(dimension, want, how, effort)).collect()
 }
 
-fn embedding(dimension: usize, want: &[f64; 5], how: How, effort: Effort) -> Result<EmbeddingRow, Failure> {
+fn embedding(dimension: usize, want: &[f64; 5], how: Configuration, effort: Effort) -> Result<EmbeddingRow, Failure> {
     let problem = embed(Size::Length(dimension));
     let mut at = point(&problem, how)?;
     let is = of_embedding(&mut at).map_err(|error| Failure::Run { name: problem.name, error })?;
@@ -250,7 +251,7 @@ fn embedding(dimension: usize, want: &[f64; 5], how: How, effort: Effort) -> Res
 }
 
 /// The problem at a point, for drivers.
-fn point(problem: &Problem, how: How) -> Result<Point, Failure> {
+fn point(problem: &Problem, how: Configuration) -> Result<Point, Failure> {
     let (program, all) = requests(problem)?;
     let inputs = problem.args.iter().map(|input| match input {
         Input::Active(x) => Argument::Active(DataValue::F64((*x).into())),

@@ -103,8 +103,9 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
                 }
             }
             if args.modes {
-                let entry =
-                    |(_, key, error): &Possible| ((*key).to_owned(), error.as_ref().map_or(Value::Null, error_json));
+                let entry = |(_, key, error): &ModeAvailability| {
+                    ((*key).to_owned(), error.as_ref().map_or(Value::Null, error_json))
+                };
                 all["modes"] = Value::Object(modes.iter().map(entry).collect());
             }
             show(&format!("{all}\n"));
@@ -184,17 +185,17 @@ fn forks(program: &Program, root: FuncKey) -> Vec<String> {
 }
 
 /// A mode in words and as a key, and why it cannot be had.
-type Possible = (&'static str, &'static str, Option<Error>);
+type ModeAvailability = (&'static str, &'static str, Option<Error>);
 
 /// Whether a function can be derived in other modes than that of the gradient.
-fn modes(file: &File, job: &Job<'_>) -> Vec<Possible> {
+fn modes(file: &File, job: &Job<'_>) -> Vec<ModeAvailability> {
     let options = Options { mode: brolga::Mode::Tangent, ..job.options() };
     let tangent = derive(&file.program, &job.call.request(), &options).err();
     let second = brolga_driver::second::rule(&file.program, &job.call, &job.options()).err();
     vec![("Forward mode", "tangent", tangent), ("Second derivatives", "second", second)]
 }
 
-fn mode_text((name, _, error): &Possible) -> String {
+fn mode_text((name, _, error): &ModeAvailability) -> String {
     match error {
         None => format!("\n{name}: can be derived\n"),
         Some(error) => format!("\n{name}: refused\n  {}\n", error.to_string().replace('\n', "\n  ")),

@@ -144,8 +144,8 @@ pub fn jacobian(
         }
         Sweep::Reverse => {
             let width = if m > 1 { width_for(m) } else { 1 };
-            let mut back = match Back::new(rules, call, width) {
-                Err(e) if e.is_too_wide() => Back::new(rules, call, 1)?,
+            let mut back = match ReusedForward::new(rules, call, width) {
+                Err(e) if e.is_too_wide() => ReusedForward::new(rules, call, 1)?,
                 back => back?,
             };
             let some = |all: &[Vec<f64>]| {
@@ -154,7 +154,7 @@ pub fn jacobian(
                 while found.len() < all.len() {
                     let some = &all[found.len()..all.len().min(found.len() + back.width)];
                     match back.rows(&rows, &columns, some) {
-                        Err(e) if back.width > 1 && e.is_too_wide() => back = Back::new(rules, call, 1)?,
+                        Err(e) if back.width > 1 && e.is_too_wide() => back = ReusedForward::new(rules, call, 1)?,
                         some => found.extend(some?),
                     }
                 }
@@ -175,7 +175,7 @@ pub fn jacobian(
 }
 
 /// A forward pass whose pullback is called for some rows after others.
-struct Back<'a> {
+struct ReusedForward<'a> {
     call: &'a Invocation,
     /// The same without initial shadows.
     still: Invocation,
@@ -185,7 +185,7 @@ struct Back<'a> {
     width: usize,
 }
 
-impl<'a> Back<'a> {
+impl<'a> ReusedForward<'a> {
     fn new(rules: RulesOf<'_>, call: &'a Invocation, width: usize) -> Result<Self, Error> {
         let mut still = call.clone();
         for arg in &mut still.args {

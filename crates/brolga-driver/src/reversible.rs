@@ -220,7 +220,7 @@ fn element(ty: &Type) -> Option<ElemType> {
 }
 
 /// Read a text: the program, the functions with their lines, and what they were made of.
-pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(Defined, Reversible), Diagnostics> {
+pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(DefinedProgram, Reversible), Diagnostics> {
     let compiled = compile(text).map_err(|all| {
         let mut found = Diagnostics::default();
         all.0.iter().for_each(|e| found.push(diagnostic(e, text)));
@@ -257,10 +257,10 @@ fn diagnostic(e: &RevError, text: &str) -> Diagnostic {
 }
 
 /// A program, and its functions with their lines.
-pub(crate) type Defined = (Program, Vec<(brolga::FuncKey, u32)>);
+pub(crate) type DefinedProgram = (Program, Vec<(brolga::FuncKey, u32)>);
 
 /// The functions as a program; those that a caller calls, with their lines.
-fn program(compiled: &Compiled, isa: &dyn TargetIsa) -> Result<Defined, Diagnostics> {
+fn program(compiled: &Compiled, isa: &dyn TargetIsa) -> Result<DefinedProgram, Diagnostics> {
     for f in &compiled.functions {
         if let Err(e) = verify_function(&f.func, isa) {
             let d = Diagnostic::new("AD0901", format!("what `{}` was lowered to is not valid", f.symbol));

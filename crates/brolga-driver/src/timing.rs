@@ -257,7 +257,7 @@ const BATCH: Duration = Duration::from_millis(1);
 const ROUNDS: usize = 5;
 
 /// One of the things that take turns.
-struct Measured<'a> {
+struct Measurement<'a> {
     what: Timed,
     repeated: Repeated<'a>,
     calls: usize,
@@ -265,7 +265,7 @@ struct Measured<'a> {
     times: Vec<f64>,
 }
 
-impl<'a> Measured<'a> {
+impl<'a> Measurement<'a> {
     fn new(what: Timed, rule: DerivedRule, call: &'a Invocation) -> Result<Self, Error> {
         Self::of(what, Repeated::new(rule, call)?)
     }
@@ -303,16 +303,16 @@ pub fn cost(
     let (nothing, func) = idle(program, call)?;
     let request = Request { func, ..call.request() };
     let idle_gradient = derive(&nothing, &request, options)?;
-    let tangent = tangent.and_then(|rule| Measured::new(Timed::Tangent, rule, call));
+    let tangent = tangent.and_then(|rule| Measurement::new(Timed::Tangent, rule, call));
     let idle_tangent = || {
         let rule = derive(&nothing, &request, &Options { mode: Mode::Tangent, ..options.clone() })?;
-        Measured::idle(Timed::Tangent, rule, call)
+        Measurement::idle(Timed::Tangent, rule, call)
     };
     let mut all = vec![
-        Measured::new(Timed::Primal, gradient.clone(), call)?,
-        Measured::idle(Timed::Primal, idle_gradient.clone(), call)?,
-        Measured::new(Timed::Gradient, gradient.clone(), call)?,
-        Measured::idle(Timed::Gradient, idle_gradient, call)?,
+        Measurement::new(Timed::Primal, gradient.clone(), call)?,
+        Measurement::idle(Timed::Primal, idle_gradient.clone(), call)?,
+        Measurement::new(Timed::Gradient, gradient.clone(), call)?,
+        Measurement::idle(Timed::Gradient, idle_gradient, call)?,
     ];
     let refused = match tangent {
         Ok(tangent) => {
@@ -324,7 +324,7 @@ pub fn cost(
     let start = Instant::now();
     let mut rounds = 0;
     while rounds < ROUNDS || start.elapsed() < budget {
-        all.iter_mut().try_for_each(Measured::take)?;
+        all.iter_mut().try_for_each(Measurement::take)?;
         rounds += 1;
     }
     // Calls of nothing are alike in all rounds, and what disturbs them only adds time.

@@ -101,7 +101,7 @@ struct WindowRecord {
 }
 
 /// Bytes of a record that wait at a window.
-struct Waiting {
+struct WaitingBytes {
     record: u32,
     /// Where byte 0 of the record would be, from the beginning of the window: a single may come
     /// from the other half of its window.
@@ -133,7 +133,7 @@ pub(crate) struct TicketPart {
 }
 
 /// A double of which a part has been stored over.
-struct Covered {
+struct CoveredDouble {
     /// What it was.
     was: [u8; WINDOW],
     /// The bytes that something was stored over.
@@ -179,7 +179,7 @@ pub(crate) struct Pieces {
     /// somewhere.
     last: HashMap<usize, u32>,
     /// By window: what waits there.
-    waiting: HashMap<usize, Vec<Waiting>>,
+    waiting: HashMap<usize, Vec<WaitingBytes>>,
     /// What tickets stand for, until they are used; the first is that of ticket 1.
     pub(crate) tickets: Vec<Option<Vec<TicketPart>>>,
     /// Bytes were to be a number, and were none.
@@ -193,7 +193,7 @@ pub(crate) struct Pieces {
     /// Of a task that runs back: sums, and how far each is from the shadow.
     pub(crate) sums: Vec<(Range<usize>, usize)>,
     /// By address: doubles in two windows that have been stored over in part ([`covered`]).
-    covered: HashMap<usize, Covered>,
+    covered: HashMap<usize, CoveredDouble>,
     /// By address: upper halves of windows that have been given up, as last digits of doubles in
     /// two windows, and what they were ([`across`]).
     dropped: HashMap<usize, [u8; HALF]>,
@@ -466,7 +466,7 @@ impl Pieces {
                     match all.iter_mut().find(|w| w.record == part.record && w.shift == shift) {
                         Some(w) if w.have & have != 0 => return false,
                         Some(w) => w.have |= have,
-                        None => all.push(Waiting { record: part.record, shift, have, of }),
+                        None => all.push(WaitingBytes { record: part.record, shift, have, of }),
                     }
                     places.push(base);
                 }
@@ -717,13 +717,13 @@ impl Pieces {
 
     /// Whether all that waits at a window waits for floats.
     fn waits_among(&self, base: usize, holds_floats: &dyn Fn(usize) -> bool) -> bool {
-        let at = |w: &Waiting, i: usize| (base as isize + w.shift + i as isize) as usize;
-        let all = |w: &Waiting| (0..WINDOW).all(|i| w.have & 1 << i == 0 || holds_floats(at(w, i)));
+        let at = |w: &WaitingBytes, i: usize| (base as isize + w.shift + i as isize) as usize;
+        let all = |w: &WaitingBytes| (0..WINDOW).all(|i| w.have & 1 << i == 0 || holds_floats(at(w, i)));
         self.waiting.get(&base).is_none_or(|found| found.iter().all(all))
     }
 
     /// Whether something that is not zero waits.
-    fn is_stuck(&self, all: &[Waiting]) -> bool {
+    fn is_stuck(&self, all: &[WaitingBytes]) -> bool {
         all.iter().any(|w| self.any(w.record, w.have))
     }
 
@@ -769,7 +769,7 @@ impl Pieces {
                 unsafe { (base as *mut u64).write(NO_NUMBER) };
             }
         }
-        let rest = |base: usize| move |w: &Waiting| (base, w.record, w.have, w.shift);
+        let rest = |base: usize| move |w: &WaitingBytes| (base, w.record, w.have, w.shift);
         let rests: Vec<(usize, u32, Mask, isize)> =
             self.waiting.iter().flat_map(|(&base, all)| all.iter().map(rest(base))).collect();
         for (base, record, bytes, shift) in rests {
@@ -782,7 +782,7 @@ impl Pieces {
             };
             self.lost |= !self.ends(record, bytes, size);
         }
-        let stuck = |all: &[Waiting]| self.is_stuck(all);
+        let stuck = |all: &[WaitingBytes]| self.is_stuck(all);
         // The first, whatever order they are in.
         match self.waiting.iter().filter(|(_, all)| stuck(all)).map(|x| *x.0).min() {
             Some(base) => Err(Stuck(Some(base))),

@@ -114,7 +114,7 @@ impl Symbols {
 
 /// What a variant became.
 #[derive(Clone, Debug)]
-pub enum Emitted {
+pub enum DerivedVariant {
     /// Two functions.
     Pair(Box<DerivedPair>),
     /// One function.

@@ -251,7 +251,7 @@ fn becoming(i: &DemandInput<'_>, key: FuncKey) -> DemandSummary {
 }
 
 /// Evidence that one function has for the rest of the program.
-struct ForOthers {
+struct SharedEvidence {
     /// What accesses of alias regions move.
     regions: Vec<(u32, Kinds)>,
     /// By signature: what arguments of indirect calls point at.
@@ -260,7 +260,7 @@ struct ForOthers {
 
 /// What a function's accesses tell about alias regions, and its indirect calls about the arguments
 /// of their callees.
-fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -> ForOthers {
+fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -> SharedEvidence {
     let (mut regions, mut indirect) = (Vec::new(), Vec::new());
     for &b in &cfg.blocks {
         for inst in func.layout.block_insts(b) {
@@ -278,7 +278,7 @@ fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -
             }
         }
     }
-    ForOthers { regions, indirect }
+    SharedEvidence { regions, indirect }
 }
 
 /// Links that are known once stay, too.

@@ -115,7 +115,7 @@ impl Contents {
 
     /// What is known of a place of one block is known of the same place of its copy, either way:
     /// records of pointers and floats are told apart by their fields.
-    fn copy_cells(&mut self, copies: &[Copied]) {
+    fn copy_cells(&mut self, copies: &[CopiedBlock]) {
         let mut changed = true;
         while std::mem::take(&mut changed) {
             for c in copies {
@@ -171,7 +171,7 @@ impl Contents {
 }
 
 /// A block of constant size that is copied from one place to another.
-struct Copied {
+struct CopiedBlock {
     from: Cell,
     to: Cell,
     bytes: i64,
@@ -180,7 +180,7 @@ struct Copied {
 /// Longer blocks are arrays rather than records.
 const MOST_COPIED: i64 = 4096;
 
-fn copied_blocks(cx: &PointerInput<'_>) -> Vec<Copied> {
+fn copied_blocks(cx: &PointerInput<'_>) -> Vec<CopiedBlock> {
     let func = cx.func;
     let insts = cx.cfg.calls.iter().copied();
     let copied = |inst: ir::Inst| {
@@ -189,7 +189,7 @@ fn copied_blocks(cx: &PointerInput<'_>) -> Vec<Copied> {
         let MathKind::Memory(Memcpy | Memmove) = rule.kind else { return None };
         let &[to, from, n] = func.dfg.inst_args(inst) else { return None };
         let bytes = constant_int(func, n).filter(|n| (1..=MOST_COPIED).contains(n))?;
-        Some(Copied { from: cell_of(func, from, 0), to: cell_of(func, to, 0), bytes })
+        Some(CopiedBlock { from: cell_of(func, from, 0), to: cell_of(func, to, 0), bytes })
     };
     insts.filter_map(copied).collect()
 }

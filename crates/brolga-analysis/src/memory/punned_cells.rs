@@ -43,7 +43,7 @@ pub type ContentsAt = BTreeMap<i64, CellContents>;
 
 /// An argument of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct Passed {
+pub(crate) struct PassedPointer {
     /// Where it points, if it has a shadow.
     pub(crate) cell: Option<Cell>,
     /// The parameters that it may be made from.
@@ -62,7 +62,7 @@ pub(crate) enum PunnedTarget {
 pub(crate) struct PunnedCall {
     pub(crate) inst: ir::Inst,
     pub(crate) target: PunnedTarget,
-    pub(crate) args: Vec<Passed>,
+    pub(crate) args: Vec<PassedPointer>,
 }
 
 /// Parameters behind which something is stored, at whatever place.

@@ -25,7 +25,7 @@ const RULE: Rule = Rule::KeepDominatesRestore;
 
 /// That a block keeps something in a place.
 #[derive(Clone, Copy)]
-struct Keep {
+struct SlotWrite {
     /// The block of the primal.
     of: ir::Block,
     /// The loop that is rerun, if it is kept there.
@@ -53,7 +53,7 @@ struct Restore<'g> {
 
 #[derive(Default)]
 struct KeptPlace {
-    keeps: Vec<Keep>,
+    keeps: Vec<SlotWrite>,
     stored_use: Option<PlaceUse>,
     /// Blocks to which there is a path from the entry that avoids all that keep it, and blocks from
     /// which there is such a path to an exit.
@@ -111,7 +111,7 @@ fn collect_keeps(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, pla
             if *all.stored_use.get_or_insert(stored_use) != stored_use {
                 faults.add(RULE, block.id, Some(id), format!("values of two types are kept in {slot}"));
             }
-            all.keeps.push(Keep { of, rerun, at });
+            all.keeps.push(SlotWrite { of, rerun, at });
             sizes.insert(slot, size);
         }
     }
@@ -135,8 +135,8 @@ fn check_restore(mirror: &Mirror<'_, '_>, slot: &mut KeptPlace, restore: &Restor
     let primal = &mirror.primal;
     let b = stands(block.role);
     let rerun = b.and_then(|b| mirror.rerun[b]);
-    let counts = |k: &&Keep| k.rerun.is_none() || k.rerun == rerun;
-    let reaches = |k: &Keep| {
+    let counts = |k: &&SlotWrite| k.rerun.is_none() || k.rerun == rerun;
+    let reaches = |k: &SlotWrite| {
         let same_graph = k.rerun.is_some() || std::ptr::eq(mirror.forward, mirror.reverse);
         let by_primal = match b {
             Some(b) => k.of == b || primal.before.dominates(k.of.index(), b.index()),

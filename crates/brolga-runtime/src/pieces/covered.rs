@@ -18,9 +18,9 @@
 //! half, in the reverse, that is not seen.
 
 use super::across::read;
-use super::{Covered, PAGE, Pieces, There, WINDOW, nonzero, within};
+use super::{CoveredDouble, PAGE, Pieces, There, WINDOW, nonzero, within};
 
-impl Covered {
+impl CoveredDouble {
     /// What is left.
     fn left(&self) -> [u8; WINDOW] {
         std::array::from_fn(|i| if self.mask & 1 << i == 0 { self.was[i] } else { 0 })
@@ -67,15 +67,15 @@ impl Pieces {
             if !begun && (ours == 0xff || !digits || !are_numbers) {
                 continue;
             }
-            let new = || Covered { was: there, mask: 0, lost: false, torn: false };
+            let new = || CoveredDouble { was: there, mask: 0, lost: false, torn: false };
             let double = self.covered.entry(at).or_insert_with(new);
             if double.left() != there {
-                *double = Covered { torn: double.torn || double.lost, ..new() };
+                *double = CoveredDouble { torn: double.torn || double.lost, ..new() };
             }
             double.mask |= ours;
             double.lost |= digits && are_numbers;
             if double.mask == 0xff {
-                *double = Covered { was: [0; WINDOW], mask: 0, lost: false, ..*double };
+                *double = CoveredDouble { was: [0; WINDOW], mask: 0, lost: false, ..*double };
             }
             if double.mask == 0 && !double.torn {
                 self.covered.remove(&at);

@@ -45,7 +45,7 @@ mod parts;
 mod series;
 mod value;
 
-use parts::{Wide, chunks};
+use parts::{WideValue, chunks};
 
 /// What to do instead.
 pub(crate) const ONE_BY_ONE: &str = "derive it for one direction (`Options::width` 1), and run it once for each";
@@ -162,7 +162,7 @@ struct Widener<'a, 'f> {
     /// Names of integers all of whose bits are set: the bytes of a tangent that is not known.
     poison: HashSet<Val>,
     /// Names that are wide.
-    wide: HashMap<Val, Wide>,
+    wide: HashMap<Val, WideValue>,
     /// In the present block: vectors all of whose lanes are one value.
     splats: HashMap<(Val, Type), Val>,
     /// In the present block: wide names, value by value.
@@ -328,7 +328,7 @@ impl Widener<'_, '_> {
             Val::Tangent(v, _) => (0..n).map(|k| Val::Tangent(v, k as u8)).collect(),
             _ => (0..n).map(|_| Val::D(self.ids.dv())).collect(),
         };
-        self.wide.insert(name, Wide { ty, parts: parts.clone() });
+        self.wide.insert(name, WideValue { ty, parts: parts.clone() });
         parts
     }
 
@@ -340,7 +340,7 @@ impl Widener<'_, '_> {
                 self.put([(name, ty)].into(), AdOp::Arith(Arith::Copy, [part].into(), ty));
             }
         } else {
-            self.wide.insert(name, Wide { ty, parts });
+            self.wide.insert(name, WideValue { ty, parts });
         }
     }
 }

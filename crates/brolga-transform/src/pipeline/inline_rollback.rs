@@ -28,7 +28,7 @@ use cranelift_codegen::ir;
 use crate::derived::Derivation;
 use crate::facts::Facts;
 use crate::pipeline::Observer;
-use crate::pipeline::all_variants::{Asked, Manner, derive_in_manner, examine};
+use crate::pipeline::all_variants::{DerivationInput, Manner, derive_in_manner, examine};
 use crate::plan::liveness::unfollowed;
 use crate::program::inline::Inlining;
 use crate::translate::stmt::AdStmts;
@@ -37,8 +37,8 @@ use crate::translate::stmt::AdStmts;
 type Doubts = IndexSet<(FuncKey, ir::Inst, Check)>;
 
 /// A derivation with as much inlining as is asked for and does no harm, and how much that is.
-pub(crate) fn attempt(asked: Asked<'_>) -> Result<(Inlining, Derivation), Diagnostics> {
-    let Asked { program, options, .. } = asked;
+pub(crate) fn attempt(asked: DerivationInput<'_>) -> Result<(Inlining, Derivation), Diagnostics> {
+    let DerivationInput { program, options, .. } = asked;
     let derive = |inlining: &Inlining| -> Result<(Derivation, Doubts), Diagnostics> {
         let mut found = Doubts::default();
         let mut look = |facts: &Facts<'_>, stmts: &AdStmts| found.extend(doubts(facts, stmts));

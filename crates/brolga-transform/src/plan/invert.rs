@@ -238,14 +238,14 @@ struct Path<'a> {
 
 /// What there is of the result of an operation on the way.
 #[derive(Clone, Copy)]
-struct Available {
+struct ResultBits {
     /// Its type.
     ty: Type,
     /// If there are only the low bits, the type that has as many.
     low: Option<Type>,
 }
 
-impl Available {
+impl ResultBits {
     /// The type of what there is.
     fn there(self) -> Type {
         self.low.unwrap_or(self.ty)
@@ -269,7 +269,7 @@ impl Path<'_> {
             return false;
         }
         let there = self.steps.len();
-        let (depth, bits) = (depth + 1, Available { ty, low });
+        let (depth, bits) = (depth + 1, ResultBits { ty, low });
         let found = match dfg.insts[inst] {
             InstructionData::Binary { opcode, args } => self.undo_binary(opcode, args, bits, depth),
             InstructionData::Unary { opcode, arg } => self.undo_unary(opcode, arg, bits, depth),
@@ -298,8 +298,8 @@ impl Path<'_> {
         found
     }
 
-    fn undo_unary(&mut self, opcode: Opcode, x: ir::Value, bits: Available, depth: u32) -> bool {
-        let Available { low, .. } = bits;
+    fn undo_unary(&mut self, opcode: Opcode, x: ir::Value, bits: ResultBits, depth: u32) -> bool {
+        let ResultBits { low, .. } = bits;
         match opcode {
             Opcode::Ineg => self.after(x, bits.undo(Arith::Isub, Other::Const(0), true), low, depth),
             Opcode::Bnot => self.after(x, bits.undo(Arith::Bxor, Other::Const(-1), false), low, depth),
@@ -312,7 +312,7 @@ impl Path<'_> {
                     Ordering::Greater => self.lead(x, low, depth),
                     Ordering::Equal => self.lead(x, None, depth),
                     Ordering::Less => {
-                        let all = Available { ty: from, low: None };
+                        let all = ResultBits { ty: from, low: None };
                         self.after(x, all.undo(Arith::Ireduce, Other::Nothing, false), None, depth)
                     }
                 }
@@ -322,7 +322,7 @@ impl Path<'_> {
         }
     }
 
-    fn undo_binary(&mut self, opcode: Opcode, [x, y]: [ir::Value; 2], bits: Available, depth: u32) -> bool {
+    fn undo_binary(&mut self, opcode: Opcode, [x, y]: [ir::Value; 2], bits: ResultBits, depth: u32) -> bool {
         if let Some(found) = self.undo_shifted(opcode, [x, y], bits, depth) {
             return found;
         }
@@ -355,12 +355,12 @@ impl Path<'_> {
         }
     }
 
-    fn undo_times(&mut self, x: ir::Value, k: i64, bits: Available, depth: u32) -> bool {
+    fn undo_times(&mut self, x: ir::Value, k: i64, bits: ResultBits, depth: u32) -> bool {
         self.after(x, bits.undo(Arith::Imul, Other::Const(inverse_of_odd(k)), false), bits.low, depth)
     }
 
     /// The same of a value and itself, shifted by a constant; `None` if it is no such operation.
-    fn undo_shifted(&mut self, opcode: Opcode, args: [ir::Value; 2], bits: Available, depth: u32) -> Option<bool> {
+    fn undo_shifted(&mut self, opcode: Opcode, args: [ir::Value; 2], bits: ResultBits, depth: u32) -> Option<bool> {
         let shift = |x: ir::Value, y: ir::Value| {
             let InstructionData::Binary { opcode, args } = self.func.dfg.insts[self.func.dfg.value_def(y).inst()?]
             else {

@@ -20,7 +20,7 @@ use cranelift_codegen::ir::{Type, types};
 use super::dense::some_at_a_time;
 use super::derivatives::{Derivatives, Products, RowProducts, fits, taylor_options, with_values};
 use super::point::{
-    Aligned, Argument, OnDemand, RowPullback, made, no_writable_data, pull_rows, unless_too_wide, wide,
+    Aligned, Argument, LazyRules, RowPullback, made, no_writable_data, pull_rows, unless_too_wide, wide,
 };
 use crate::second::{Along, HessianRule, Second};
 use crate::{Arg, DerivedRule, Error, Primal, Pullback};
@@ -117,7 +117,7 @@ pub struct FlatFunction {
     results: usize,
     outputs: usize,
     primal: OnceLock<Primal>,
-    rules: OnDemand,
+    rules: LazyRules,
 }
 
 impl FlatParam {
@@ -203,7 +203,7 @@ impl FlatFunction {
             results,
             outputs: results + written,
             primal: OnceLock::new(),
-            rules: OnDemand::default(),
+            rules: LazyRules::default(),
         })
     }
 

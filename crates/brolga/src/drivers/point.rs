@@ -98,12 +98,12 @@ pub struct Point {
     options: Options,
     params: Vec<Type>,
     returns: Vec<Type>,
-    rules: OnDemand,
+    rules: LazyRules,
 }
 
 /// Rules that are made when they are first asked for.
 #[derive(Default)]
-pub(super) struct OnDemand {
+pub(super) struct LazyRules {
     pub(super) gradient: OnceLock<DerivedRule>,
     pub(super) pair: OnceLock<DerivedRule>,
     pub(super) tangent: OnceLock<DerivedRule>,
@@ -351,7 +351,7 @@ impl Point {
         }
         let request = Request::new(func, inputs.iter().map(Argument::spec));
         let options = Options { width: 1, ..options.clone() };
-        let (program, rules) = (program.clone(), OnDemand::default());
+        let (program, rules) = (program.clone(), LazyRules::default());
         Ok(Self { program, request, inputs, outputs: Vec::new(), options, params, returns, rules })
     }
 

@@ -29,7 +29,7 @@ use cranelift_codegen::data_value::DataValue;
 use super::abi_values::{AbiValue, any_nan, check_args, enter, fits, read, with_abi_values, write};
 use super::arg::Arg;
 use super::declared::{self, ShadowPlaces};
-use super::rule::{Derived, DerivedRule};
+use super::rule::{DerivedRule, RootEntries};
 use super::runs::{Pullback, Run};
 use super::traps::{Phase, explained};
 use crate::{Error, Trap};
@@ -351,10 +351,10 @@ impl DerivedRule {
         cotangents: &mut Vec<Option<DataValue>>,
     ) -> Result<Run, Error> {
         let inner = &*self.0;
-        if let Derived::Tangent { .. } = inner.derived {
+        if let RootEntries::Tangent { .. } = inner.derived {
             return Err(Error::Usage(FORWARD_MODE.to_owned()));
         }
-        let Derived::Combined { entry, results: wanted, segment } = inner.derived else {
+        let RootEntries::Combined { entry, results: wanted, segment } = inner.derived else {
             // SAFETY: our contract.
             let mut pullback = unsafe { self.forward_uncounted(args, results) }?;
             // SAFETY: our contract.
@@ -419,10 +419,10 @@ impl DerivedRule {
         results: &mut Vec<DataValue>,
     ) -> Result<Pullback, Error> {
         let inner = &*self.0;
-        let Derived::Pair { forward, .. } = inner.derived else {
+        let RootEntries::Pair { forward, .. } = inner.derived else {
             let one_function =
                 "this rule was derived as one function (Mode::Combined): call `gradient`, or derive it split";
-            let forward_mode = matches!(inner.derived, Derived::Tangent { .. });
+            let forward_mode = matches!(inner.derived, RootEntries::Tangent { .. });
             return Err(Error::Usage(if forward_mode { FORWARD_MODE } else { one_function }.to_owned()));
         };
         self.check_args(args)?;

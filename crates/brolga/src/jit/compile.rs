@@ -110,7 +110,7 @@ pub(crate) struct Compiled {
 }
 
 /// What was added to a module when it had been finished, and what was there before.
-pub(crate) struct Added {
+pub(crate) struct ModuleAddition {
     /// Where everything lies.
     pub code: CodeMap,
     addresses: HashMap<String, usize>,
@@ -127,18 +127,18 @@ impl Compiled {
         &self,
         program: &Program,
         define: impl FnOnce(&mut Builder<'_>) -> Result<(), Error>,
-    ) -> Result<Added, Error> {
+    ) -> Result<ModuleAddition, Error> {
         let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || Error::Internal { stage: "link", message: "the module was lost in a panic".to_owned() };
         let linked_now = linked.take().ok_or_else(gone)?;
         let mut b = Builder { program, linked: linked_now, functions: Vec::new(), name: FIRST };
         let found = define(&mut b).and_then(|()| b.link());
         *linked = Some(b.linked);
-        found.map(|(code, addresses)| Added { code, addresses })
+        found.map(|(code, addresses)| ModuleAddition { code, addresses })
     }
 }
 
-impl Added {
+impl ModuleAddition {
     /// The address of a function or data object.
     pub(crate) fn address(&self, symbol: &str) -> Option<usize> {
         self.addresses.get(symbol).copied()
@@ -536,7 +536,7 @@ fn called(d: &Derivation) -> Vec<FuncKey> {
 }
 
 /// The root's derivative as it is compiled: forward pass and pullback, or the combined function.
-pub(crate) type Shown = Vec<Arc<ir::Function>>;
+pub(crate) type RootBodies = Vec<Arc<ir::Function>>;
 
 /// Declare and define the derived functions, and what they call. `primals` is for functions of the
 /// program, if those are compiled otherwise.
@@ -545,7 +545,7 @@ pub(crate) fn compile(
     root: FuncKey,
     options: &Options,
     primals: Option<&Options>,
-) -> Result<(Compiled, Shown), Error> {
+) -> Result<(Compiled, RootBodies), Error> {
     let taken = CompiledParts::from(d, options)?;
     let mut b = Builder::new(&d.program, options)?;
     let shown = derived(&mut b, d, taken, root, options, primals)?;
@@ -559,10 +559,10 @@ pub(crate) fn add_second(
     d: &mut Derivation,
     root: FuncKey,
     options: &Options,
-) -> Result<(Added, Shown), Error> {
+) -> Result<(ModuleAddition, RootBodies), Error> {
     let isa = host_isa(options)?;
     let taken = CompiledParts::from(d, options)?;
-    let mut shown = Shown::new();
+    let mut shown = RootBodies::new();
     let added = compiled.add(&d.program, |b| {
         (b.linked.isa, b.name) = (isa, SECOND);
         shown = derived(b, d, taken, root, options, None)?;
@@ -605,12 +605,12 @@ fn derived(
     root: FuncKey,
     options: &Options,
     primals: Option<&Options>,
-) -> Result<Shown, Error> {
+) -> Result<RootBodies, Error> {
     for (unit, func) in &units {
         b.declare(&unit.symbol, &func.signature)?;
     }
     b.primals_as(primals, &called)?;
-    let (mut shown, mut thunks) = (Shown::new(), false);
+    let (mut shown, mut thunks) = (RootBodies::new(), false);
     for (unit, func) in units {
         let plain = options.effort != Effort::Quick && is_better_plain(&func, unit.versioned);
         let function = b.define(&unit.symbol, func, Some(&d.names), unit.owner)?;
@@ -647,7 +647,7 @@ pub(crate) fn add_primal(
     program: &Program,
     root: FuncKey,
     options: Option<&Options>,
-) -> Result<(Added, usize), Error> {
+) -> Result<(ModuleAddition, usize), Error> {
     let f = &program.funcs[root];
     let isa = options.map(host_isa).transpose()?;
     let added = compiled.add(program, |b| {

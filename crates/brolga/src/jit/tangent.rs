@@ -30,7 +30,7 @@ use cranelift_codegen::ir::{AbiParam, Type, types};
 use super::abi_values::{AbiValue, fits, read, with_abi_values};
 use super::arg::Arg;
 use super::declared::ShadowPlaces;
-use super::rule::{Derived, DerivedRule};
+use super::rule::{DerivedRule, RootEntries};
 use super::runs::Run;
 use super::traps::{Phase, explained};
 use crate::Error;
@@ -96,7 +96,7 @@ impl DerivedRule {
         tangents: &mut Vec<Option<DataValue>>,
     ) -> Result<Run, Error> {
         let inner = &*self.0;
-        let Derived::Tangent { entry, segment } = inner.derived else {
+        let RootEntries::Tangent { entry, segment } = inner.derived else {
             let message = "this rule was not derived in forward mode (Mode::Tangent)";
             return Err(Error::Usage(message.to_owned()));
         };

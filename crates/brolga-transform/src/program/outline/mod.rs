@@ -57,7 +57,7 @@ use crate::primal::normalise::{Normalised, PrimalCx, normalise};
 pub(crate) use select::{StayingLoop, functions_named};
 
 use footprint::Memory;
-use parts::{LoopSymbols, Outlined};
+use parts::{LoopSymbols, OutlinedLoop};
 use select::LoopSite;
 
 /// Objects that are no longer are kept as they are, and of others pages.
@@ -154,7 +154,7 @@ pub(crate) fn outline(
         let mut func = was.func.clone();
         let mut made = Vec::new();
         for (n, site) in wanted.iter().enumerate() {
-            let found = Outlined::of(program, &was, &was.loops.loops[site.id], &site.memory, &objects);
+            let found = OutlinedLoop::of(program, &was, &was.loops.loops[site.id], &site.memory, &objects);
             let symbols = LoopSymbols::fresh(program, &program.funcs[key].symbol, n + 1);
             let funcs = define(program, &was, &found, &symbols, site.budget);
             made.extend(funcs);
@@ -180,7 +180,7 @@ pub(crate) fn outline(
 fn define(
     program: &mut Program,
     n: &Normalised,
-    found: &Outlined<'_>,
+    found: &OutlinedLoop<'_>,
     symbols: &LoopSymbols,
     budget: Option<u64>,
 ) -> [FuncKey; 3] {

@@ -22,10 +22,10 @@ use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 
-use crate::translate::convert::{Converts, asking, fitted, told};
+use crate::translate::convert::{TicketConversion, asking, fitted, told};
 use crate::translate::stmt::{Cx, FragmentKind, StmtCx};
 
-impl Converts for StmtCx<'_, '_, '_> {
+impl TicketConversion for StmtCx<'_, '_, '_> {
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
         let found = Val::D(self.t.ids.dv());
         self.push(self.place(), [(found, ty)].into(), asking(symbol, args, ty));
