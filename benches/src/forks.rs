@@ -11,7 +11,7 @@ use brolga::cranelift_codegen::ir::types;
 use brolga::{ArgSpec, DerivedRule, Error, Options, Program};
 use brolga_driver::check::work_and_span;
 use brolga_driver::text::ElemType;
-use brolga_driver::timing::{Repeated, Timed};
+use brolga_driver::timing::{RepeatedCall, TimedCall};
 use brolga_driver::{BoundArg, File, Invocation};
 
 use crate::calls::elements;
@@ -88,13 +88,13 @@ impl ForkCase {
         for (call, threads) in [(&serial, 1), (&forks, 1), (&forks, 2)] {
             let options = Options { task_threads: Some(threads), ..how.options() };
             let rule = DerivedRule::new(program, &call.request(), &options).map_err(failed)?;
-            runs.push(Repeated::new(rule, call).map_err(failed)?);
+            runs.push(RepeatedCall::new(rule, call).map_err(failed)?);
         }
         let mut least = [Duration::MAX; 3];
         let (start, mut round) = (Instant::now(), 0);
         while round < effort.rounds.min(5) || start.elapsed() < effort.budget {
             for (run, least) in runs.iter_mut().zip(&mut least) {
-                *least = (*least).min(run.time(Timed::Gradient, 1).map_err(failed)?);
+                *least = (*least).min(run.time(TimedCall::Gradient, 1).map_err(failed)?);
             }
             round += 1;
         }
@@ -112,7 +112,7 @@ impl ForkCase {
     }
 
     /// One thread and two give the same bits, and the program without forks the same to ten digits.
-    fn compare(&self, runs: &[Repeated<'_>]) -> Result<(), Failure> {
+    fn compare(&self, runs: &[RepeatedCall<'_>]) -> Result<(), Failure> {
         let all: Vec<Vec<f64>> = runs.iter().map(|r| elements(r).into_iter().flatten().flatten().collect()).collect();
         let largest = all[0].iter().fold(0.0_f64, |m, x| m.max(x.abs()));
         let close = |x: f64, y: f64| (x - y).abs() <= 1e-10 * largest;

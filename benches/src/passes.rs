@@ -11,7 +11,7 @@
 use std::time::{Duration, Instant};
 
 use brolga::{Options, Pass};
-use brolga_driver::timing::{Repeated, Timed};
+use brolga_driver::timing::{RepeatedCall, TimedCall};
 use brolga_transform::Derivation;
 
 use crate::calls::repeated;
@@ -136,10 +136,10 @@ fn of_program(program: &WasmProblem, how: Configuration, effort: Effort, all: &m
         brolga_transform::derive(&file.program, &call.request(), &options, &*isa).map_err(|d| failed(d.into()))
     })?;
     let hows = std::iter::once(how).chain(parted.iter().map(|p| p.1));
-    let mut variants: Vec<Repeated<'_>> =
+    let mut variants: Vec<RepeatedCall<'_>> =
         hows.map(|how| Ok(repeated(&file.program, &call, how)?.0)).collect::<Result<_, _>>().map_err(failed)?;
-    let times = take_turns(&mut variants, effort, |r| r.time(Timed::Gradient, 1).map_err(failed))?;
-    let tapes: Vec<usize> = variants.iter().map(Repeated::tape_bytes).collect();
+    let times = take_turns(&mut variants, effort, |r| r.time(TimedCall::Gradient, 1).map_err(failed))?;
+    let tapes: Vec<usize> = variants.iter().map(RepeatedCall::tape_bytes).collect();
     put(all, &program.name(), &parted, &times, &tapes);
     Ok(())
 }

@@ -14,7 +14,7 @@ use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::drivers::{Argument, Derivatives, Point};
 use brolga::{DerivedRule, InverseCheck, LoopStats, Options, Program};
 use brolga_driver::text::directive::call_with_clauses;
-use brolga_driver::timing::{Repeated, Timed};
+use brolga_driver::timing::{RepeatedCall, TimedCall};
 use brolga_driver::{BoundArg, File, Invocation, run};
 
 use crate::calls::elements;
@@ -258,12 +258,12 @@ fn bound(file: &File, text: &str) -> Result<Invocation, Failure> {
 }
 
 /// A call that is repeated.
-fn repeated<'a>(program: &Program, call: &'a Invocation, options: &Options) -> Result<Repeated<'a>, Failure> {
+fn repeated<'a>(program: &Program, call: &'a Invocation, options: &Options) -> Result<RepeatedCall<'a>, Failure> {
     let rule = DerivedRule::new(program, &call.request(), options);
-    rule.and_then(|rule| Repeated::new(rule, call)).map_err(|e| failed(&call.symbol)(&e))
+    rule.and_then(|rule| RepeatedCall::new(rule, call)).map_err(|e| failed(&call.symbol)(&e))
 }
 
-fn time(of: &mut Repeated<'_>, what: Timed, name: &str) -> Result<f64, Failure> {
+fn time(of: &mut RepeatedCall<'_>, what: TimedCall, name: &str) -> Result<f64, Failure> {
     of.time(what, 1).map(|t: Duration| t.as_nanos() as f64).map_err(|e| failed(name)(&e))
 }
 
@@ -411,11 +411,11 @@ fn function(
     let start = std::time::Instant::now();
     while start.elapsed() < effort.budget {
         let now = [
-            time(&mut tape, Timed::Primal, name)?,
-            time(&mut tape, Timed::Gradient, name)?,
-            time(&mut own, Timed::Primal, name)?,
-            time(&mut other, Timed::Primal, name)?,
-            time(&mut own, Timed::Gradient, name)?,
+            time(&mut tape, TimedCall::Primal, name)?,
+            time(&mut tape, TimedCall::Gradient, name)?,
+            time(&mut own, TimedCall::Primal, name)?,
+            time(&mut other, TimedCall::Primal, name)?,
+            time(&mut own, TimedCall::Gradient, name)?,
         ];
         best.iter_mut().zip(now).for_each(|(best, now)| *best = best.min(now));
     }
@@ -492,8 +492,8 @@ fn leapfrog(how: Configuration) -> Result<Vec<StepRow>, Failure> {
         }
         for _ in 0..((1 << 18) / steps).clamp(2, 400) {
             for (way, of, [primal, gradient]) in &mut all {
-                *primal = primal.min(time(of, Timed::Primal, way.how)?);
-                *gradient = gradient.min(time(of, Timed::Gradient, way.how)?);
+                *primal = primal.min(time(of, TimedCall::Primal, way.how)?);
+                *gradient = gradient.min(time(of, TimedCall::Gradient, way.how)?);
             }
         }
         let n = steps as f64;
@@ -521,11 +521,11 @@ fn heat(how: Configuration) -> Result<Vec<StepRow>, Failure> {
     let states = (power as usize + 2) * cells * 8;
     let mut by_recursion = repeated(&file.program, &bennett, &options)?;
     let mut by_states = repeated(&file.program, &revolve, &Options { memory_budget: states, ..options })?;
-    let row = |how, of: &mut Repeated<'_>| {
+    let row = |how, of: &mut RepeatedCall<'_>| {
         let [mut primal, mut gradient] = [f64::INFINITY; 2];
         for _ in 0..5 {
-            primal = primal.min(time(of, Timed::Primal, how)? / steps as f64);
-            gradient = gradient.min(time(of, Timed::Gradient, how)? / steps as f64);
+            primal = primal.min(time(of, TimedCall::Primal, how)? / steps as f64);
+            gradient = gradient.min(time(of, TimedCall::Gradient, how)? / steps as f64);
         }
         let loops: LoopStats = of.loops();
         let (forward, bytes) = match loops.forward {

@@ -9,7 +9,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::drivers::{Argument, Derivatives, Point};
-use brolga::second::{Along, Second};
+use brolga::second::{ArgDirection, HessianProducts};
 use brolga::{Arg, ArgActivity, DerivedRule, HessianRule, Mode, Request, ResultActivity};
 use brolga_driver::memory::Block;
 
@@ -51,7 +51,7 @@ struct ProductCall {
     added: Vec<usize>,
     product: HessianRule,
     args: Vec<Arg>,
-    along: Vec<Along>,
+    along: Vec<ArgDirection>,
     seeds: Vec<DataValue>,
     _blocks: Vec<Block>,
     shadows: Vec<Block>,
@@ -59,7 +59,7 @@ struct ProductCall {
     tangents: Vec<Block>,
     /// ProductCall in memory.
     products: Vec<Block>,
-    out: Second,
+    out: HessianProducts,
     values: Vec<DataValue>,
     cotangents: Vec<Option<DataValue>>,
 }
@@ -80,12 +80,11 @@ impl ProductCall {
         let [tangents, products] = [0, 1].map(alike);
         let mut memory = tangents.iter().zip(&products);
         let along = request.args.iter().map(|a| match a.activity {
-            ArgActivity::Active => Along::Value(DataValue::F64(0.0.into())),
-            ArgActivity::Duplicated => memory.next().map_or(Along::Still, |(tangent, product)| Along::Memory {
-                tangent: tangent.address(),
-                product: product.address(),
+            ArgActivity::Active => ArgDirection::Value(DataValue::F64(0.0.into())),
+            ArgActivity::Duplicated => memory.next().map_or(ArgDirection::Still, |(tangent, product)| {
+                ArgDirection::Memory { tangent: tangent.address(), product: product.address() }
             }),
-            ArgActivity::Const => Along::Still,
+            ArgActivity::Const => ArgDirection::Still,
         });
         let along = along.collect();
         let shadowed = args.iter().enumerate().filter(|a| a.1.shadow != 0).map(|(i, _)| i);
@@ -131,7 +130,7 @@ impl ProductCall {
         let (mut rest, mut tangents) = (direction, self.tangents.iter_mut());
         for (input, along) in problem.args.iter().zip(&mut self.along) {
             match (input, along) {
-                (Input::Active(_), Along::Value(v)) => {
+                (Input::Active(_), ArgDirection::Value(v)) => {
                     let own;
                     (own, rest) = rest.split_at(1);
                     *v = DataValue::F64(own[0].into());

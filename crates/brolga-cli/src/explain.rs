@@ -17,7 +17,7 @@ use brolga::cranelift_codegen::ir::InstructionData;
 use brolga::{Checkpoints, Error, Options, Program, Trap};
 use brolga_driver::File;
 use brolga_driver::check::work_and_span;
-use brolga_driver::explain::{Wanted, explain, json, text};
+use brolga_driver::explain::{ExplainRequest, explain, json, text};
 use brolga_driver::output::{error_json, plan_json, plan_text};
 use brolga_driver::protocol::derive;
 use brolga_driver::run::executed;
@@ -76,7 +76,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("`--wrt {arg}`: {} has {} arguments", job.name(), job.call.args.len())));
         }
         let Options { mode, inline, effort, untracked, .. } = job.options;
-        let wanted = Wanted { wrt, top: args.top, mode, inline, effort, untracked };
+        let wanted = ExplainRequest { wrt, top: args.top, mode, inline, effort, untracked };
         let found = explain(&file.program, &job.call, wanted).map_err(|e| not_run(&job.name(), &file.program, e))?;
         if wrt.is_some() && found.entries.is_empty() {
             let given = args.wrt.as_deref().unwrap_or_default();

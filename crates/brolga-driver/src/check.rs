@@ -31,7 +31,7 @@ pub mod second;
 
 use brolga::{DerivedRule, Error, InverseStats, LoopStats, Program};
 use brolga_ir::driver::Driver;
-use brolga_oracle::fd::{self, Verdict, Why};
+use brolga_oracle::fd::{self, FdFailure, Verdict};
 use brolga_oracle::{Oracle, OracleError, Stray, Tangent};
 
 use crate::bind::Invocation;
@@ -302,7 +302,7 @@ impl<'a> Samples<'a> {
         let sample = |x| self.at(i, x).inspect_err(|e| failed = Some(format!("at {x:?} the primal fails: {e}")));
         let verdict = fd::derivative(sample, input.value, &options);
         if let Verdict::Unreliable(why) = verdict {
-            let why = failed.filter(|_| why == Why::Undefined).unwrap_or_else(|| why.text().to_owned());
+            let why = failed.filter(|_| why == FdFailure::Undefined).unwrap_or_else(|| why.text().to_owned());
             silent.push(format!("finite differences: {why}"));
         }
         verdict

@@ -84,13 +84,13 @@ pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Erro
 }
 
 /// How to get a rule of a mode and a width, whose data objects are as at the start.
-pub type RulesOf<'a> = &'a dyn Fn(Mode, u32) -> Result<DerivedRule, Error>;
+pub type RuleSource<'a> = &'a dyn Fn(Mode, u32) -> Result<DerivedRule, Error>;
 
 /// That tangents of memory are known ([`DerivedRule::known_tangents`]).
 ///
 /// # Errors
 /// As of that.
-pub fn known(rules: RulesOf<'_>, tangents: &[f64]) -> Result<(), Error> {
+pub fn known(rules: RuleSource<'_>, tangents: &[f64]) -> Result<(), Error> {
     if tangents.iter().any(|x| x.is_nan()) { rules(Mode::Tangent, 1)?.known_tangents(tangents) } else { Ok(()) }
 }
 
@@ -102,7 +102,7 @@ pub fn known(rules: RulesOf<'_>, tangents: &[f64]) -> Result<(), Error> {
 /// As [`tangents`] and [`outputs`], and as of [`DerivedRule::forward`] and
 /// [`brolga::Pullback::call`].
 pub fn jacobian(
-    rules: RulesOf<'_>,
+    rules: RuleSource<'_>,
     call: &Invocation,
     buffers: &[usize],
     way: Option<Sweep>,
@@ -186,7 +186,7 @@ struct ReusedForward<'a> {
 }
 
 impl<'a> ReusedForward<'a> {
-    fn new(rules: RulesOf<'_>, call: &'a Invocation, width: usize) -> Result<Self, Error> {
+    fn new(rules: RuleSource<'_>, call: &'a Invocation, width: usize) -> Result<Self, Error> {
         let mut still = call.clone();
         for arg in &mut still.args {
             if let BoundArg::Buffer { shadow, .. } = arg {

@@ -37,13 +37,13 @@ use crate::memory::punned_cells::{Local, PunnedCells};
 use crate::memory::reload_after_undo;
 use crate::query::callee::CalleeKind;
 use crate::query::{cell, signature_id};
-use crate::summary::{Becomes, Link, Origins, Summaries, Summary};
+use crate::summary::{IntegerFate, Link, Origins, Summaries, Summary};
 use crate::uses::Uses;
 use crate::variant::{ParamMode, ResultMode};
 
 /// What an earlier run has found some function to do, of which all have to know.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Learned {
+pub struct PriorFacts {
     /// It computes a float's bits from integers in memory.
     pub demanded: bool,
     /// It stores integers that may be a float's bits where there is no shadow.
@@ -56,11 +56,11 @@ impl Summaries {
         let cfgs: HashMap<FuncKey, Cfg> = funcs.iter().map(|(&k, func)| (k, Cfg::compute(func))).collect();
         let uses: HashMap<FuncKey, Uses> = funcs.iter().map(|(&k, f)| (k, Uses::compute(f, &cfgs[&k]))).collect();
         let body = |(&k, &func)| (k, Body { func, cfg: &cfgs[&k], uses: &uses[&k] });
-        Self::of_bodies(program, &funcs.iter().map(body).collect(), Learned::default())
+        Self::of_bodies(program, &funcs.iter().map(body).collect(), PriorFacts::default())
     }
 
     /// The same if edges and uses are known, or nothing if no analysis will ask.
-    pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: Learned) -> Self {
+    pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: PriorFacts) -> Self {
         match bodies.len() == 1 && bodies.values().all(|b| has_no_caller(program, b.func)) {
             true => {
                 let makes_numbers = found.leaves_shadows || makes_numbers(bodies.values().map(|b| b.func));
@@ -71,7 +71,7 @@ impl Summaries {
     }
 
     /// The same if edges and uses are known.
-    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: Learned) -> Self {
+    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: PriorFacts) -> Self {
         let funcs: &HashMap<FuncKey, &ir::Function> = &bodies.iter().map(|(&k, body)| (k, body.func)).collect();
         let flows = points_to::flows(program, funcs);
         let effects = mod_ref::compute(program, bodies, &flows);
@@ -174,7 +174,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
     let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
     let input = PointerInput { program, func, cfg, params: &params, summaries: &*summaries, pointer_copy, bits };
     let results = vec![ResultMode::None; func.signature.returns.len()];
-    let Solved { pointers: p, contents: c, lanes: lane, steps } = solve(&input, &results, uses);
+    let MemorySolution { pointers: p, contents: c, lanes: lane, steps } = solve(&input, &results, uses);
     let links = width::links(&LaneInput { of: &input, results: &results, pointers: &p, contents: &c, steps: &steps });
     let for_demand = DemandInput {
         program,
@@ -235,12 +235,12 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
 }
 
 /// What becomes of parameters, and of results of callees.
-type DemandSummary = (BTreeSet<(usize, Becomes)>, Vec<(FuncKey, usize, Becomes)>);
+type DemandSummary = (BTreeSet<(usize, IntegerFate)>, Vec<(FuncKey, usize, IntegerFate)>);
 
 /// What becomes of the integers that a function is given, and of those that it gets from others.
 fn becoming(i: &DemandInput<'_>, key: FuncKey) -> DemandSummary {
     let (mut params, mut results) = DemandSummary::default();
-    let asked = [Becomes::Stored, Becomes::Number].into_iter().filter(|_| i.summaries.makes_numbers);
+    let asked = [IntegerFate::Stored, IntegerFate::Number].into_iter().filter(|_| i.summaries.makes_numbers);
     for what in asked {
         let found = become_such(i, what, |k| i.summaries.result_becomes(key, k, what));
         let formal = i.func.dfg.block_params(i.cfg.blocks[0]).iter().enumerate();
@@ -295,7 +295,7 @@ fn is_unaddressed_result(p: &pointers::Pointers, v: ir::Value) -> bool {
 }
 
 /// What is in a function's memory, and in its integers.
-pub struct Solved {
+pub struct MemorySolution {
     /// Pointers and deltas.
     pub pointers: pointers::Pointers,
     /// What memory holds.
@@ -308,9 +308,9 @@ pub struct Solved {
 
 /// Pointers and contents depend on each other through copies of pointers, and contents and lanes
 /// through memory that is only accessed by integers; they are solved together.
-pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> Solved {
+pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> MemorySolution {
     let (mut copies, mut bits) = (input.pointer_copy.clone(), input.bits.clone());
-    let mut carried = contents::Carried::default();
+    let mut carried = contents::BitCarriers::default();
     // What has been taken for pointers because of what lies beside it stays one, so that this ends.
     let mut beside: EntitySet<ir::Value> = EntitySet::new();
     loop {
@@ -335,7 +335,7 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> S
         // asked last.
         beside.extend(contents::beside_pointers(input.func, &c));
         if beside.iter().filter(|&v| copies.insert(v)).count() == 0 {
-            return Solved { pointers: p, contents: c, lanes, steps };
+            return MemorySolution { pointers: p, contents: c, lanes, steps };
         }
     }
 }

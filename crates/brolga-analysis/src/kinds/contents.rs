@@ -307,13 +307,13 @@ pub fn moves_half(func: &ir::Function, inst: ir::Inst) -> bool {
 }
 
 /// Accesses of integers that are known to carry floats' bits, and of which kind.
-pub type Carried = HashMap<ir::Inst, Kinds>;
+pub type BitCarriers = HashMap<ir::Inst, Kinds>;
 
 /// Accesses of integers of which it is known whose bits they carry, where nothing else says what
 /// lies there.
-pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &SecondaryMap<ir::Value, u32>) -> Carried {
+pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &SecondaryMap<ir::Value, u32>) -> BitCarriers {
     let func = cx.func;
-    let (mut found, mut mixed) = (Carried::default(), None);
+    let (mut found, mut mixed) = (BitCarriers::default(), None);
     for &inst in cx.cfg.all_insts() {
         let (Opcode::Load | Opcode::Store) = func.dfg.insts[inst].opcode() else { continue };
         let addr = access_address(func, inst).expect("an access has an address");
@@ -388,7 +388,7 @@ pub fn compute(
     cx: &PointerInput<'_>,
     p: &Pointers,
     uses: &Uses,
-    carried: &Carried,
+    carried: &BitCarriers,
 ) -> (Contents, EntitySet<ir::Value>) {
     let func = cx.func;
     let mut c = Contents::default();

@@ -67,7 +67,7 @@ pub(crate) struct PunnedCall {
 
 /// Parameters behind which something is stored, at whatever place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub(crate) struct StoreTargets {
     pub(crate) floats: BTreeSet<usize>,
     pub(crate) pointers: BTreeSet<usize>,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Stored {
 #[derive(Clone, Debug, Default)]
 pub struct Local {
     pub(crate) places: BTreeMap<Base, ContentsAt>,
-    pub(crate) stored: Stored,
+    pub(crate) stored: StoreTargets,
     pub(crate) calls: Vec<PunnedCall>,
     pub(crate) params: BTreeMap<Base, usize>,
     pub(crate) data: BTreeMap<Base, DataKey>,
@@ -86,7 +86,7 @@ pub struct Local {
 /// What all functions do, their callees included.
 #[derive(Clone, Debug, Default)]
 pub struct PunnedCells {
-    funcs: HashMap<FuncKey, (Vec<ContentsAt>, Stored)>,
+    funcs: HashMap<FuncKey, (Vec<ContentsAt>, StoreTargets)>,
     data: HashMap<DataKey, ContentsAt>,
     addressed: HashMap<u64, BTreeSet<FuncKey>>,
 }

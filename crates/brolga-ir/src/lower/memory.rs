@@ -32,7 +32,7 @@ use super::debug::MissingShadow;
 use super::typed::{Channel, shadow_of_data};
 use super::{ops, segment};
 use crate::DataKey;
-use crate::inst::{AdInst, AdOp, Asks, Check, ShadowPlace, Shape, Val};
+use crate::inst::{AdInst, AdOp, Check, ClearQuery, ShadowPlace, Shape, Val};
 
 /// Bytes of a field of the segment that stands for a shadow.
 const FIELD: i32 = 64;
@@ -409,11 +409,11 @@ impl LowerCx<'_> {
         b: &mut FunctionBuilder<'_>,
         place: ShadowPlace,
         bytes: u32,
-        asks: Asks,
+        asks: ClearQuery,
         inst: Option<ir::Inst>,
     ) {
         self.check_access(b, place, bytes, MissingShadow::Loses, inst);
-        let (stored, checked) = (self.settled_integer(asks), matches!(asks, Asks::Zero | Asks::Bits));
+        let (stored, checked) = (self.settled_integer(asks), matches!(asks, ClearQuery::Zero | ClearQuery::Bits));
         self.settle(b, place, (bytes, stored), inst);
         let bytes = self.widened(bytes);
         let (at, from) = match i32::try_from(bytes).ok().and_then(|n| place.off.checked_add(n)) {
@@ -427,10 +427,10 @@ impl LowerCx<'_> {
             self.ask_shadow(b, TypedAddress { addr: word, off: 0, ty: types::I32 }, asks, inst);
         }
         let asked = match asks {
-            Asks::Nothing => false,
+            ClearQuery::Nothing => false,
             // Where cotangents may wait, a demand does.
-            Asks::Known => self.env.numbers && !self.env.waits,
-            Asks::Zero | Asks::Bits => !part,
+            ClearQuery::Known => self.env.numbers && !self.env.waits,
+            ClearQuery::Zero | ClearQuery::Bits => !part,
         };
         for (o, ty) in pieces(bytes).into_iter().map(|(o, ty)| (from + o, ty)) {
             if asked {
@@ -451,17 +451,17 @@ impl LowerCx<'_> {
         &mut self,
         b: &mut FunctionBuilder<'_>,
         TypedAddress { addr, off, ty }: TypedAddress,
-        asks: Asks,
+        asks: ClearQuery,
         inst: Option<ir::Inst>,
     ) {
         let halves: &[(i32, Type)] = if ty == types::I128 { &[(0, types::I64), (8, types::I64)] } else { &[(0, ty)] };
         for &(o, t) in halves {
             let mut x = b.ins().load(t, MemFlagsData::new(), addr, off + o);
             self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
-            if asks != Asks::Bits {
+            if asks != ClearQuery::Bits {
                 x = self.without_poison(b, x, t);
             }
-            if asks == Asks::Known {
+            if asks == ClearQuery::Known {
                 continue;
             }
             if t.bytes() >= 4 {

@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use super::context::LowerCx;
 use super::typed::Channel;
 use super::{ops, segment};
-use crate::inst::{AdInst, AdOp, Asks, Check, FragmentOp, ShadowPlace, Shape, Val};
+use crate::inst::{AdInst, AdOp, Check, ClearQuery, FragmentOp, ShadowPlace, Shape, Val};
 use crate::lower::debug::MissingShadow;
 
 /// Most places that are settled at once: their addresses are all there by then.
@@ -80,13 +80,13 @@ impl LowerCx<'_> {
 
     /// What is said of an integer that was stored, in place of a size: 0 of a constant, and else
     /// whether loads that it may have been computed from ask for what was demanded of it.
-    pub(super) fn settled_integer(&self, asks: Asks) -> i32 {
+    pub(super) fn settled_integer(&self, asks: ClearQuery) -> i32 {
         let standalone = self.env.standalone.is_some();
         match asks {
-            Asks::Known if self.env.numbers && !standalone => -3,
-            Asks::Nothing | Asks::Known => 0,
-            Asks::Zero if self.env.numbers || standalone => -1,
-            Asks::Zero | Asks::Bits => -2,
+            ClearQuery::Known if self.env.numbers && !standalone => -3,
+            ClearQuery::Nothing | ClearQuery::Known => 0,
+            ClearQuery::Zero if self.env.numbers || standalone => -1,
+            ClearQuery::Zero | ClearQuery::Bits => -2,
         }
     }
 

@@ -14,7 +14,7 @@ use cranelift_entity::EntityRef;
 
 use super::fault::{Faults, Rule};
 use super::mirror::Mirror;
-use super::view::{Known, View};
+use super::view::{GraphContext, View};
 use crate::InstId;
 use crate::block::{CfgBlock, Role};
 use crate::inst::{AdOp, FrameSlot};
@@ -61,7 +61,7 @@ struct KeptPlace {
 }
 
 /// Whether what is restored has been kept.
-pub fn check(mirror: &Mirror<'_, '_>, known: Known<'_>, faults: &mut Faults) {
+pub fn check(mirror: &Mirror<'_, '_>, known: GraphContext<'_>, faults: &mut Faults) {
     let mut slots: HashMap<FrameSlot, KeptPlace> = HashMap::default();
     let mut sizes: IndexMap<FrameSlot, u32> = IndexMap::default();
     collect_keeps(mirror, mirror.forward, known, (&mut slots, &mut sizes), faults);
@@ -87,7 +87,13 @@ pub fn check(mirror: &Mirror<'_, '_>, known: Known<'_>, faults: &mut Faults) {
 type Places<'s> = (&'s mut HashMap<FrameSlot, KeptPlace>, &'s mut IndexMap<FrameSlot, u32>);
 
 /// Collect what the blocks of a graph keep.
-fn collect_keeps(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, places: Places<'_>, faults: &mut Faults) {
+fn collect_keeps(
+    mirror: &Mirror<'_, '_>,
+    view: &View<'_>,
+    known: GraphContext<'_>,
+    places: Places<'_>,
+    faults: &mut Faults,
+) {
     let (slots, sizes) = places;
     for (at, block) in view.reached() {
         let (of, rerun) = match block.role {

@@ -10,7 +10,7 @@ use cranelift_entity::EntityRef;
 
 use super::arith::fits;
 use super::fault::{Faults, Rule};
-use super::view::{Known, View};
+use super::view::{GraphContext, View};
 use crate::inst::{AdInst, AdOp, Callee, ShadowPlace, Val};
 use crate::map::HashMap;
 
@@ -19,12 +19,12 @@ type Violation = Option<String>;
 
 struct Types<'v, 'g> {
     view: &'v View<'g>,
-    known: Known<'v>,
+    known: GraphContext<'v>,
     held: HashMap<Val, Type>,
 }
 
 /// Whether operands and results have the types of their operations.
-pub fn check(view: &View<'_>, known: Known<'_>, faults: &mut Faults) {
+pub fn check(view: &View<'_>, known: GraphContext<'_>, faults: &mut Faults) {
     let mut all = Types { view, known, held: HashMap::default() };
     for (_, block) in view.reached() {
         for (name, ty) in &block.params {

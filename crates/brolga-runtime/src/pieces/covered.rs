@@ -18,7 +18,7 @@
 //! half, in the reverse, that is not seen.
 
 use super::across::read;
-use super::{CoveredDouble, PAGE, Pieces, There, WINDOW, nonzero, within};
+use super::{CoveredDouble, PAGE, Pieces, WINDOW, WindowContents, nonzero, within};
 
 impl CoveredDouble {
     /// What is left.
@@ -117,15 +117,16 @@ impl Pieces {
     /// All bytes that something was stored over are valid.
     pub(crate) unsafe fn covered_at_the_end(
         &mut self,
-        known: &dyn Fn(usize) -> There,
+        known: &dyn Fn(usize) -> WindowContents,
         holds_floats: &dyn Fn(usize) -> bool,
     ) -> Option<usize> {
         let mut all: Vec<usize> = self.covered.keys().copied().collect();
         all.sort_unstable();
         let is_one = |&at: &usize| {
             let base = at - at % WINDOW;
-            let others = || [base, base + WINDOW].iter().any(|&window| matches!(known(window), There::Floats(_)));
-            known(at) == There::Floats(WINDOW) || (at..at + WINDOW).any(holds_floats) && !others()
+            let others =
+                || [base, base + WINDOW].iter().any(|&window| matches!(known(window), WindowContents::Floats(_)));
+            known(at) == WindowContents::Floats(WINDOW) || (at..at + WINDOW).any(holds_floats) && !others()
         };
         // SAFETY: our contract.
         all.into_iter().filter(is_one).find(|&at| !unsafe { self.uncover(at, WINDOW, WINDOW) })

@@ -30,7 +30,7 @@
 //! [`Options::width`]: brolga_ir::Options
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Asks, Defs, Shape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, ClearQuery, Defs, Shape, Val};
 use brolga_ir::map::{HashMap, HashSet, Table};
 use brolga_ir::{BlockId, Diagnostic, Diagnostics};
 use cranelift_codegen::ir::{self, AbiParam, Signature, Type};
@@ -304,7 +304,9 @@ impl Widener<'_, '_> {
             AdOp::Hold(name, _) | AdOp::Held(name) if self.held.contains_key(&name) => self.hold(name, &inst),
             AdOp::AddMem { .. } => self.add(&inst),
             AdOp::TakeMem { .. } | AdOp::PeekMem { .. } => self.read(&inst),
-            AdOp::ZeroMem { bytes: ..4, asks: Asks::Zero | Asks::Bits, .. } => self.unfit("a part of a float"),
+            AdOp::ZeroMem { bytes: ..4, asks: ClearQuery::Zero | ClearQuery::Bits, .. } => {
+                self.unfit("a part of a float")
+            }
             AdOp::Series(primal, result, _) => self.series(primal, result.into(), &inst),
             AdOp::LoadTangent { .. } => self.load(&inst),
             AdOp::StoreTangent { .. } => self.store(&inst),

@@ -145,7 +145,8 @@ impl<'a> Facts<'a> {
         let (reload, deferred, told) = reloads(&input, options, mode, variant.preserved);
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
         let input = PointerInput { program, func, cfg, params: &variant.params, summaries, pointer_copy, bits };
-        let summarise::Solved { pointers, contents, lanes, steps } = summarise::solve(&input, &variant.results, uses);
+        let summarise::MemorySolution { pointers, contents, lanes, steps } =
+            summarise::solve(&input, &variant.results, uses);
         let constant = Constant::compute(
             &ConstantInput { program, variant, func, cfg, blocks: &blocks, effects: summaries.effects() },
             root,

@@ -32,7 +32,7 @@
 //! derived again at most once for each fact that all have to know, and once for each set of loops
 //! that are refused as functions.
 
-use brolga_analysis::calls::summarise::Learned;
+use brolga_analysis::calls::summarise::PriorFacts;
 use brolga_analysis::calls::{opaque_allocator, summarise};
 use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Summaries, Variant};
@@ -74,7 +74,7 @@ pub(crate) struct Manner<'a> {
     /// What else some function is known to do: all say where they store integers that become a
     /// float's bits ([`brolga_analysis::activity::demand`]), or where they load what is lost where
     /// there is no shadow ([`brolga_analysis::activity::numbers`]).
-    pub known: Learned,
+    pub known: PriorFacts,
     /// Whether it is known that a function moves words as if doubles need not lie at multiples of
     /// eight ([`Program::unaligned_doubles`]).
     pub unaligned: bool,
@@ -85,7 +85,7 @@ pub(crate) struct Manner<'a> {
 impl<'a> Manner<'a> {
     /// With these calls replaced.
     pub(crate) fn with(inlining: &'a Inlining) -> Self {
-        Self { inlining, pieces: false, known: Learned::default(), unaligned: false, staying: &[] }
+        Self { inlining, pieces: false, known: PriorFacts::default(), unaligned: false, staying: &[] }
     }
 }
 
@@ -138,10 +138,10 @@ fn run(
                 manner
             }
             RunEnd::Needs(ProgramFact::Demands) => {
-                Manner { pieces: true, known: Learned { demanded: true, ..manner.known }, ..manner }
+                Manner { pieces: true, known: PriorFacts { demanded: true, ..manner.known }, ..manner }
             }
             RunEnd::Needs(ProgramFact::Numbers) => {
-                Manner { known: Learned { leaves_shadows: true, ..manner.known }, ..manner }
+                Manner { known: PriorFacts { leaves_shadows: true, ..manner.known }, ..manner }
             }
             RunEnd::Needs(ProgramFact::UnalignedDoubles) => Manner { unaligned: true, ..manner },
         };

@@ -20,7 +20,7 @@
 //! **Cost.** One derivation where inlining is not refused and leaves no doubt. At most two with
 //! inlining, one without, and one examination.
 
-use brolga_ir::inst::{AdOp, Asks, Check, Shape};
+use brolga_ir::inst::{AdOp, Check, ClearQuery, Shape};
 use brolga_ir::map::IndexSet;
 use brolga_ir::{Diagnostics, FuncKey, Inline};
 use cranelift_codegen::ir;
@@ -108,7 +108,7 @@ fn check(op: &AdOp) -> Option<Check> {
     match op {
         AdOp::TrapIf(_, c @ (Check::UntrackedBits | Check::ConstStore)) => Some(*c),
         AdOp::TrapIfBytes(_)
-        | AdOp::ZeroMem { asks: Asks::Zero | Asks::Bits, .. }
+        | AdOp::ZeroMem { asks: ClearQuery::Zero | ClearQuery::Bits, .. }
         | AdOp::AddMem { shape: Shape::Bytes { .. }, .. } => Some(Check::UntrackedBits),
         _ => None,
     }

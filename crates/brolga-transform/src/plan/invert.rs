@@ -48,7 +48,7 @@ pub struct Undo {
     /// What to do.
     pub op: Arith,
     /// The other operand.
-    pub other: Other,
+    pub other: StepOperand,
     /// Whether the other operand comes first.
     pub swapped: bool,
     /// Type of all of it.
@@ -57,7 +57,7 @@ pub struct Undo {
 
 /// The operand of a step back that is not the value itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Other {
+pub enum StepOperand {
     /// A value that the edge's target has; its low bits, if it is wider.
     Value(ir::Value),
     /// A constant.
@@ -251,7 +251,7 @@ impl ResultBits {
         self.low.unwrap_or(self.ty)
     }
 
-    fn undo(self, op: Arith, other: Other, swapped: bool) -> Undo {
+    fn undo(self, op: Arith, other: StepOperand, swapped: bool) -> Undo {
         Undo { op, other, swapped, ty: self.there() }
     }
 }
@@ -283,7 +283,7 @@ impl Path<'_> {
 
     /// Go on from `x` after a step, with what there is of `x`.
     fn after(&mut self, x: ir::Value, mut step: Undo, low: Option<Type>, depth: u32) -> bool {
-        if let Other::Value(y) = &mut step.other {
+        if let StepOperand::Value(y) = &mut step.other {
             match (self.has)(*y) {
                 Some(name) => *y = name,
                 None => return false,
@@ -301,10 +301,10 @@ impl Path<'_> {
     fn undo_unary(&mut self, opcode: Opcode, x: ir::Value, bits: ResultBits, depth: u32) -> bool {
         let ResultBits { low, .. } = bits;
         match opcode {
-            Opcode::Ineg => self.after(x, bits.undo(Arith::Isub, Other::Const(0), true), low, depth),
-            Opcode::Bnot => self.after(x, bits.undo(Arith::Bxor, Other::Const(-1), false), low, depth),
+            Opcode::Ineg => self.after(x, bits.undo(Arith::Isub, StepOperand::Const(0), true), low, depth),
+            Opcode::Bnot => self.after(x, bits.undo(Arith::Bxor, StepOperand::Const(-1), false), low, depth),
             Opcode::Bswap | Opcode::Bitrev if low.is_none() => {
-                self.after(x, bits.undo(Arith::Int(opcode), Other::Nothing, false), low, depth)
+                self.after(x, bits.undo(Arith::Int(opcode), StepOperand::Nothing, false), low, depth)
             }
             Opcode::Uextend | Opcode::Sextend => {
                 let from = self.func.dfg.value_type(x);
@@ -313,7 +313,7 @@ impl Path<'_> {
                     Ordering::Equal => self.lead(x, None, depth),
                     Ordering::Less => {
                         let all = ResultBits { ty: from, low: None };
-                        self.after(x, all.undo(Arith::Ireduce, Other::Nothing, false), None, depth)
+                        self.after(x, all.undo(Arith::Ireduce, StepOperand::Nothing, false), None, depth)
                     }
                 }
             }
@@ -327,7 +327,7 @@ impl Path<'_> {
             return found;
         }
         let low = bits.low;
-        let with = |op: Arith, y: ir::Value, swapped: bool| bits.undo(op, Other::Value(y), swapped);
+        let with = |op: Arith, y: ir::Value, swapped: bool| bits.undo(op, StepOperand::Value(y), swapped);
         match opcode {
             Opcode::Iadd => {
                 self.after(x, with(Arith::Isub, y, false), low, depth)
@@ -356,7 +356,7 @@ impl Path<'_> {
     }
 
     fn undo_times(&mut self, x: ir::Value, k: i64, bits: ResultBits, depth: u32) -> bool {
-        self.after(x, bits.undo(Arith::Imul, Other::Const(inverse_of_odd(k)), false), bits.low, depth)
+        self.after(x, bits.undo(Arith::Imul, StepOperand::Const(inverse_of_odd(k)), false), bits.low, depth)
     }
 
     /// The same of a value and itself, shifted by a constant; `None` if it is no such operation.
@@ -381,7 +381,8 @@ impl Path<'_> {
             (Opcode::Bxor, Opcode::Ishl | Opcode::Ushr) if shift == Opcode::Ishl || bits.low.is_none() => {
                 let all = bits.there().bits();
                 let shifts = std::iter::successors(Some(by), |by| Some(2 * by)).take_while(|&by| by < all);
-                self.steps.extend(shifts.map(|by| bits.undo(Arith::Bxor, Other::Shifted(shift, by as u8), false)));
+                self.steps
+                    .extend(shifts.map(|by| bits.undo(Arith::Bxor, StepOperand::Shifted(shift, by as u8), false)));
                 Some(self.lead(x, bits.low, depth))
             }
             // x + 2ᵏ x, x - 2ᵏ x, 2ᵏ x - x.

@@ -33,7 +33,7 @@ use super::min_cut::cheapest;
 use super::offers::{MAX_DEPTH, computable};
 use super::val_set::{Free, NameSet, ValSet};
 use crate::facts::Facts;
-use crate::plan::table::{Hold, Plan, Rerun, Source, Supply, Way, def_block, type_of};
+use crate::plan::table::{HeldUpdate, Plan, Rerun, Source, Supply, Way, def_block, type_of};
 use crate::translate::stmt::AdStmts;
 use crate::val_map::ValMap;
 
@@ -433,7 +433,7 @@ impl<'a, 'f> Planner<'a, 'f> {
                 done.1 += 1;
                 for (p, b) in self.loops.loops[l].exits.clone() {
                     if self.plan.returning.contains(b) {
-                        self.add_hold(p, b, Hold { name: v, base: v, undo: vec![] });
+                        self.add_hold(p, b, HeldUpdate { name: v, base: v, undo: vec![] });
                     }
                 }
             }
@@ -455,16 +455,16 @@ impl<'a, 'f> Planner<'a, 'f> {
                     Err(()) => (name, vec![]),
                 };
                 for u in &undo {
-                    if let crate::plan::invert::Other::Value(y) = u.other {
+                    if let crate::plan::invert::StepOperand::Value(y) = u.other {
                         self.needed[b].insert(Val::Primal(y));
                     }
                 }
-                self.add_hold(p, b, Hold { name, base, undo });
+                self.add_hold(p, b, HeldUpdate { name, base, undo });
             }
         }
     }
 
-    fn add_hold(&mut self, p: ir::Block, b: ir::Block, hold: Hold) {
+    fn add_hold(&mut self, p: ir::Block, b: ir::Block, hold: HeldUpdate) {
         self.needed[b].insert(hold.base);
         let holds = self.plan.holds.entry((p, b)).or_default();
         if !holds.contains(&hold) {

@@ -22,7 +22,7 @@
 
 use brolga_ir::inst::Check;
 use brolga_ir::{ArgActivity, ResultActivity};
-use brolga_runtime::pieces::Stuck;
+use brolga_runtime::pieces::StrayPieces;
 use brolga_runtime::{Lease, WorkAndSpan};
 use cranelift_codegen::data_value::DataValue;
 
@@ -57,7 +57,9 @@ impl DerivedRule {
         let (at, holds) = (|window| places.at(window as u64), |byte| places.has_float(byte as u64));
         let ended = tape.map_or(Ok(()), |tape| tape.end_pullback(&at, &holds));
         let message = match ended {
-            Err(Stuck(at)) => PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default(),
+            Err(StrayPieces(at)) => {
+                PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default()
+            }
             Ok(()) if places.other_floats_have_moved(before) => OTHER_FLOATS.to_owned(),
             Ok(()) if of_floats || poisoned && (is_unknown() || places.any_poison(false)) => UNKNOWN.to_owned(),
             Ok(()) => return Ok(()),

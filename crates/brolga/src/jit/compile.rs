@@ -101,7 +101,7 @@ struct Linked {
 }
 
 /// A finished module.
-pub(crate) struct Compiled {
+pub(crate) struct CompiledModule {
     /// The module; its memory is freed when this is dropped.
     linked: Mutex<Option<Linked>>,
     /// Where everything lies.
@@ -116,7 +116,7 @@ pub(crate) struct ModuleAddition {
     addresses: HashMap<String, usize>,
 }
 
-impl Compiled {
+impl CompiledModule {
     /// The address of a function or data object.
     pub(crate) fn address(&self, symbol: &str) -> Option<usize> {
         self.addresses.get(symbol).copied()
@@ -145,7 +145,7 @@ impl ModuleAddition {
     }
 }
 
-impl Drop for Compiled {
+impl Drop for CompiledModule {
     fn drop(&mut self) {
         if let Some(linked) = self.linked.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             // SAFETY: every run holds a reference to this value, so none is on its way, and no
@@ -362,9 +362,9 @@ impl<'p> Builder<'p> {
     }
 
     /// Link everything.
-    pub(crate) fn finish(mut self) -> Result<Compiled, Error> {
+    pub(crate) fn finish(mut self) -> Result<CompiledModule, Error> {
         let (code, addresses) = self.link()?;
-        Ok(Compiled { linked: Mutex::new(Some(self.linked)), code, addresses })
+        Ok(CompiledModule { linked: Mutex::new(Some(self.linked)), code, addresses })
     }
 
     /// The same with other options, if there are any.
@@ -497,7 +497,7 @@ pub(crate) fn primals(
     roots: &[FuncKey],
     needed: &[FuncKey],
     options: &Options,
-) -> Result<Compiled, Error> {
+) -> Result<CompiledModule, Error> {
     let mut b = Builder::new(program, options)?;
     b.primals(needed)?;
     for &k in roots.iter().filter(|&&k| program.funcs[k].body.is_some()) {
@@ -545,7 +545,7 @@ pub(crate) fn compile(
     root: FuncKey,
     options: &Options,
     primals: Option<&Options>,
-) -> Result<(Compiled, RootBodies), Error> {
+) -> Result<(CompiledModule, RootBodies), Error> {
     let taken = CompiledParts::from(d, options)?;
     let mut b = Builder::new(&d.program, options)?;
     let shown = derived(&mut b, d, taken, root, options, primals)?;
@@ -555,7 +555,7 @@ pub(crate) fn compile(
 /// The same beside a derivative that is there, of the same function: both share all functions and
 /// data objects of the program.
 pub(crate) fn add_second(
-    compiled: &Compiled,
+    compiled: &CompiledModule,
     d: &mut Derivation,
     root: FuncKey,
     options: &Options,
@@ -643,7 +643,7 @@ fn is_root(role: UnitRole, d: &Derivation) -> bool {
 /// The primal of a request, and what it calls, added to the module of its derivative; with its
 /// entry point. As the derivative is compiled, or as is said.
 pub(crate) fn add_primal(
-    compiled: &Compiled,
+    compiled: &CompiledModule,
     program: &Program,
     root: FuncKey,
     options: Option<&Options>,

@@ -26,7 +26,7 @@ use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Plan, Pool, StateFolde
 use brolga_transform::{Abi, Derivation, LoopOutcome};
 use cranelift_codegen::ir::{Signature, Type};
 
-use super::compile::{self, Compiled, ModuleAddition};
+use super::compile::{self, CompiledModule, ModuleAddition};
 use super::isa::host_isa;
 use super::tasks;
 use super::tiers::{Sharing, Tier, Tiers, tiered};
@@ -35,7 +35,7 @@ use crate::Error;
 
 /// What clones of a rule share.
 pub(super) struct Inner {
-    pub(super) compiled: Arc<Compiled>,
+    pub(super) compiled: Arc<CompiledModule>,
     /// If it is the second derivative in that module: where its functions lie, and all others.
     pub(super) added: Option<ModuleAddition>,
     pub(super) program: Program,
@@ -100,7 +100,7 @@ fn state_folder(options: &Options) -> Option<Arc<StateFolder>> {
 
 /// The address of a function or data object, for the derivative that was compiled first, or for the
 /// one that was added.
-fn address(compiled: &Compiled, added: Option<&ModuleAddition>, symbol: &str) -> Option<usize> {
+fn address(compiled: &CompiledModule, added: Option<&ModuleAddition>, symbol: &str) -> Option<usize> {
     added.map_or_else(|| compiled.address(symbol), |added| added.address(symbol))
 }
 

@@ -33,7 +33,7 @@ use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use brolga_analysis::calls::summarise::reachable;
-use brolga_ir::{Effort, Inline, Made, Options, Program, Request};
+use brolga_ir::{Effort, Inline, Options, Program, Request, SecondTier};
 use cranelift_codegen::ir::{self, GlobalValueData, Opcode};
 
 use crate::Error;
@@ -84,7 +84,7 @@ pub(super) struct Tiers<R> {
     program: Program,
     request: Request,
     full: Options,
-    made: Made,
+    made: SecondTier,
     /// Whether both rules are in one module.
     shared: bool,
     /// What is spent on calls before the second rule is made, and what has been, in nanoseconds.
@@ -97,7 +97,12 @@ pub(super) struct Tiers<R> {
 }
 
 /// The first rule of two.
-pub(super) fn tiered<R: Tier>(program: &Program, request: &Request, options: &Options, made: Made) -> Result<R, Error> {
+pub(super) fn tiered<R: Tier>(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    made: SecondTier,
+) -> Result<R, Error> {
     let reached = reachable(program, request.func);
     let bodies = || reached.iter().filter_map(|&k| program.funcs[k].body.as_ref());
     let shared = bodies().any(has_addresses);
@@ -155,15 +160,15 @@ impl<R: Tier> Tiers<R> {
             return;
         }
         match self.made {
-            Made::Here => self.make(rule),
+            SecondTier::Here => self.make(rule),
             // Once for all calls until it is there. What stops the thread from being made is no
             // reason to fail: the first rule is there.
-            Made::InBackground if before < self.price => {
+            SecondTier::InBackground if before < self.price => {
                 let rule = rule.clone();
                 let make = move || rule.settle();
                 let _ = std::thread::Builder::new().name("brolga".to_owned()).stack_size(STACK).spawn(make);
             }
-            Made::InBackground => {}
+            SecondTier::InBackground => {}
         }
     }
 

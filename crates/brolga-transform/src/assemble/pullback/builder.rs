@@ -7,8 +7,8 @@
 //! **Answer.** A [`Builder`] has what all parts share. [`Builder::have`] restores or recomputes a
 //! value where it is first read, and before that whatever it is recomputed from; [`PendingReads`]
 //! notes what a block has not had so far. [`Builder::undone`] takes an integer a step back, and an
-//! integer that goes in steps is had behind its loop from the bound ([`Last`]). A [`Converter`]
-//! turns the cotangent of one value into that of another with the same bits.
+//! integer that goes in steps is had behind its loop from the bound ([`ExitValue`]). A
+//! [`Converter`] turns the cotangent of one value into that of another with the same bits.
 //!
 //! **Invariant.** Notes of names are zero between blocks.
 //!
@@ -23,9 +23,9 @@ use cranelift_codegen::ir::{self, Type, types};
 use smallvec::SmallVec;
 
 use crate::facts::Facts;
-use crate::plan::invert::{Other, Undo};
+use crate::plan::invert::{StepOperand, Undo};
 use crate::plan::liveness::Liveness;
-use crate::plan::table::{Last, Plan, Rerun, Source, Supply, type_of};
+use crate::plan::table::{ExitValue, Plan, Rerun, Source, Supply, type_of};
 use crate::translate::convert::{TicketConversion, asking, fitted, told};
 use crate::translate::stmt::StmtSource;
 use crate::val_map::ValMap;
@@ -175,13 +175,13 @@ impl Builder<'_, '_> {
         at: Option<ir::Inst>,
     ) -> Val {
         let other = match undo.other {
-            Other::Nothing => None,
-            Other::Const(k) => Some(self.arith(f, Arith::Iconst(k), &[], undo.ty, at)),
-            Other::Shifted(op, bits) => {
+            StepOperand::Nothing => None,
+            StepOperand::Const(k) => Some(self.arith(f, Arith::Iconst(k), &[], undo.ty, at)),
+            StepOperand::Shifted(op, bits) => {
                 let bits = self.arith(f, Arith::Iconst(bits.into()), &[], types::I32, at);
                 Some(self.arith(f, Arith::Int(op), &[v, bits], undo.ty, at))
             }
-            Other::Value(y) => {
+            StepOperand::Value(y) => {
                 self.have(f, Val::Primal(y), waiting, at);
                 let wide = self.facts.func().dfg.value_type(y).bits() > undo.ty.bits();
                 let narrows = wide && !matches!(undo.op, Arith::Int(_));
@@ -201,7 +201,7 @@ impl Builder<'_, '_> {
     }
 
     /// An integer that goes in steps, behind its loop.
-    fn last(&mut self, f: &mut Fragment, last: &Last, at: Option<ir::Inst>) -> AdOp {
+    fn last(&mut self, f: &mut Fragment, last: &ExitValue, at: Option<ir::Inst>) -> AdOp {
         let op = self.last_compared(f, last, at);
         let Some(of) = last.of else { return op };
         let type_of = |v| self.facts.func().dfg.value_type(v);
@@ -228,7 +228,7 @@ impl Builder<'_, '_> {
     }
 
     /// The one that was compared with a bound.
-    fn last_compared(&mut self, f: &mut Fragment, last: &Last, at: Option<ir::Inst>) -> AdOp {
+    fn last_compared(&mut self, f: &mut Fragment, last: &ExitValue, at: Option<ir::Inst>) -> AdOp {
         let ty = self.facts.func().dfg.value_type(last.iv.var);
         let step = |b: &mut Self, f: &mut Fragment| b.arith(f, Arith::Iconst(last.iv.step), &[], ty, at);
         let mut end = Val::Primal(last.bound);

@@ -37,7 +37,7 @@ use cranelift_codegen::ir::{self, Type, types};
 use crate::facts::Facts;
 use crate::plan::liveness::{Liveness, active_args, unfollowed};
 use crate::plan::predecessors::ways;
-use crate::plan::table::{Hold, Plan, PredSource, type_of};
+use crate::plan::table::{HeldUpdate, Plan, PredSource, type_of};
 use crate::shadow::contract_array;
 use crate::translate::convert::fitted;
 use crate::translate::stmt::StmtSource;
@@ -363,7 +363,7 @@ impl Builder<'_, '_> {
     fn held(
         &mut self,
         f: &mut Fragment,
-        holds: &[Hold],
+        holds: &[HeldUpdate],
         waiting: &mut PendingReads<'_>,
         at: Option<ir::Inst>,
     ) -> Vec<(Val, Val)> {

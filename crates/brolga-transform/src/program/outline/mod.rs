@@ -41,7 +41,7 @@ mod step;
 mod trip_count;
 
 use brolga_analysis::Summaries;
-use brolga_analysis::calls::summarise::Learned;
+use brolga_analysis::calls::summarise::PriorFacts;
 use brolga_analysis::memory::alias::Origin;
 use brolga_ir::driver::{Driver, StateLength, StepsDriver};
 use brolga_ir::map::{IndexMap, IndexSet};
@@ -143,7 +143,7 @@ pub(crate) fn outline(
         return Ok(OutlinedLoops::default());
     }
     let bodies = normalised.iter().map(|(k, n)| (*k, n.body())).collect();
-    let summaries = Summaries::of_bodies(program, &bodies, Learned::default());
+    let summaries = Summaries::of_bodies(program, &bodies, PriorFacts::default());
     let one_function = matches!(options.mode, Mode::Gradient | Mode::Combined);
     let ask = select::Question { program, normalised, root, one_function, staying, effects: summaries.effects() };
     let (sites, staying) = select::sites(&ask, asked)?;
