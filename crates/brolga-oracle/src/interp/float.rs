@@ -16,8 +16,8 @@
 //! ceil, floor, trunc, nearest: 0
 //! ```
 //!
-//! Comparisons and conversions to integers are here, too; what does not fit is a [`IntConversion`],
-//! of which the caller makes a trap.
+//! Comparisons and conversions to integers are here, too; what does not fit is an
+//! [`IntConversion`], of which the caller makes a trap.
 //!
 //! **Cost.** One operation of the host for a value, a few for a slope.
 
