@@ -2,14 +2,14 @@
 
 #![allow(missing_docs, reason = "what criterion's macros define is not documented")]
 
-use benches::{Prepared, Size, problems};
+use benches::{PreparedProblem, Size, problems};
 use brolga::Mode;
 use criterion::{Criterion, criterion_group, criterion_main};
 
 fn gradients(c: &mut Criterion) {
     for (_, make) in problems::ALL {
         let problem = make(Size::Full);
-        let mut p = Prepared::new(&problem, Mode::Gradient.into())
+        let mut p = PreparedProblem::new(&problem, Mode::Gradient.into())
             .and_then(|mut p| p.check().map(|()| p))
             .unwrap_or_else(|e| panic!("{e}"));
         let mut group = c.benchmark_group(problem.name);

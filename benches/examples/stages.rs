@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use benches::prepared::{derive, requests};
 use benches::problems::SERIES;
-use benches::{How, Problem, Size};
+use benches::{Configuration, Problem, Size};
 use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
 use brolga::cranelift_codegen::ir::Function;
@@ -22,8 +22,10 @@ fn main() {
     let filter = arg(0, "embed");
     let what = arg(1, "all");
     let enough = match arg(2, "1") {
-        n if n.ends_with('x') => Enough::Iterations(n.trim_end_matches('x').parse().expect("a number of iterations")),
-        n => Enough::Seconds(n.parse().expect("seconds")),
+        n if n.ends_with('x') => {
+            StopCriterion::Iterations(n.trim_end_matches('x').parse().expect("a number of iterations"))
+        }
+        n => StopCriterion::Seconds(n.parse().expect("seconds")),
     };
     let problems: Vec<Problem> = match args.get(3) {
         Some(n) => {
@@ -46,13 +48,13 @@ type Part<'a> = (&'static str, Box<dyn FnMut() -> Duration + 'a>);
 
 /// When to stop.
 #[derive(Clone, Copy)]
-enum Enough {
+enum StopCriterion {
     Seconds(f64),
     Iterations(u32),
 }
 
-fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
-    let how = How { mode: brolga::Mode::Gradient, effort, ..How::default() };
+fn one(problem: &Problem, what: &str, enough: StopCriterion, effort: Effort) {
+    let how = Configuration { mode: brolga::Mode::Gradient, effort, ..Configuration::default() };
     let (program, all) = requests(problem).expect("it can be read");
     let wanted = &all[0];
     let isa = brolga::jit::host_isa(&brolga::Options::full()).expect("the host");
@@ -93,8 +95,8 @@ fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
     let mut found = vec![(Duration::MAX, Duration::ZERO, 0_u32); parts.len()];
     let start = Instant::now();
     let more = |iterations: u32| match enough {
-        Enough::Seconds(s) => iterations < 2 || start.elapsed().as_secs_f64() < s,
-        Enough::Iterations(n) => iterations < n,
+        StopCriterion::Seconds(s) => iterations < 2 || start.elapsed().as_secs_f64() < s,
+        StopCriterion::Iterations(n) => iterations < n,
     };
     while found.iter().all(|f| more(f.2)) {
         for (part, found) in parts.iter_mut().zip(&mut found) {
@@ -111,7 +113,7 @@ fn one(problem: &Problem, what: &str, enough: Enough, effort: Effort) {
 
 /// Instructions of what is compiled, of those the ones in blocks for rare runs and in blocks that
 /// run iterations in lanes, and blocks.
-fn derived_size(problem: &Problem, program: &Program, wanted: &Request, how: How) -> String {
+fn derived_size(problem: &Problem, program: &Program, wanted: &Request, how: Configuration) -> String {
     let found = derive(problem, program, wanted, how).expect("it can be derived");
     let pairs = found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]);
     let all = found.combined.iter().chain(&found.joint).map(|w| &w.func).chain(pairs).map(size);

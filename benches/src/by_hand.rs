@@ -14,7 +14,7 @@ use brolga_driver::text::ElemType;
 use brolga_driver::value::decode_all;
 use brolga_driver::{BoundArg, File, Invocation, Memory};
 
-use crate::{Failure, How, Mode};
+use crate::{Configuration, Failure, Mode};
 
 /// Most difference between the two gradients, relative to the element.
 const TOLERANCE: f64 = 1e-9;
@@ -50,7 +50,7 @@ impl ByHand {
         let Some((file, adjoint)) = Self::read(root, name, call)? else { return Ok(None) };
         let shadows = (call.args.len()..).zip(shadows(call)).collect();
         // How the derivative is made does not matter to a program that is not differentiated.
-        let primal = Primal::new(&file.program, &[adjoint.func], &How::from(Mode::Gradient).options());
+        let primal = Primal::new(&file.program, &[adjoint.func], &Configuration::from(Mode::Gradient).options());
         let primal = primal.map_err(|e| failed(e.to_string()))?;
         let memory = Memory::new(&adjoint).map_err(|e| failed(e.to_string()))?;
         let values = memory.values();

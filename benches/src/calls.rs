@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{DerivedRule, Error, Program};
-use brolga_driver::timing::{Repeated, Timed};
+use brolga_driver::timing::{RepeatedCall, TimedCall};
 use brolga_driver::{Invocation, Item};
 
 use crate::by_hand::ByHand;
 use crate::measure::Effort;
-use crate::{Failure, How};
+use crate::{Configuration, Failure};
 
 /// What one call costs.
 #[derive(Clone, Debug)]
@@ -47,7 +47,11 @@ pub struct CallRow {
 ///
 /// # Errors
 /// What the program or the host refuses.
-pub fn repeated<'a>(program: &Program, call: &'a Invocation, how: How) -> Result<(Repeated<'a>, [Duration; 2]), Error> {
+pub fn repeated<'a>(
+    program: &Program,
+    call: &'a Invocation,
+    how: Configuration,
+) -> Result<(RepeatedCall<'a>, [Duration; 2]), Error> {
     let (request, options) = (call.request(), brolga::Options { memory: call.memory, ..how.options() });
     let isa = brolga::jit::host_isa(&options)?;
     let start = Instant::now();
@@ -56,17 +60,17 @@ pub fn repeated<'a>(program: &Program, call: &'a Invocation, how: How) -> Result
     let start = Instant::now();
     let rule = DerivedRule::from_derivation(derivation, &request, &options)?;
     let compile = start.elapsed();
-    Ok((Repeated::new(rule, call)?, [differentiate, compile]))
+    Ok((RepeatedCall::new(rule, call)?, [differentiate, compile]))
 }
 
 /// What the last gradient has left: by argument, cotangents of what is active.
-pub fn elements(r: &Repeated<'_>) -> Vec<Option<Vec<f64>>> {
+pub fn elements(r: &RepeatedCall<'_>) -> Vec<Option<Vec<f64>>> {
     let floats = |item: Item| item.nums().iter().map(|x| x.as_f64()).collect();
     r.outcome().gradient.into_iter().map(|item| item.map(floats)).collect()
 }
 
 /// Something else that is timed in turns with a call.
-pub trait Beside {
+pub trait Competitor {
     /// Run it once: how long it took, and the first result as a float, if it is one.
     fn run(&mut self) -> (Duration, f64);
 }
@@ -80,15 +84,15 @@ pub fn measure(
     name: &str,
     program: &Program,
     call: &Invocation,
-    mut beside: Option<&mut dyn Beside>,
+    mut beside: Option<&mut dyn Competitor>,
     mut hand: Option<&mut ByHand>,
-    how: How,
+    how: Configuration,
     effort: Effort,
 ) -> Result<CallRow, Failure> {
     let failed = |e: Error| Failure::Call { name: name.to_owned(), message: e.to_string() };
     let (mut r, [differentiate, compile]) = repeated(program, call, how).map_err(failed)?;
     if let Some(hand) = &mut hand {
-        r.time(Timed::Gradient, 1).map_err(failed)?;
+        r.time(TimedCall::Gradient, 1).map_err(failed)?;
         hand.run().map_err(failed)?;
         hand.compare(&elements(&r))?;
     }
@@ -96,12 +100,12 @@ pub fn measure(
     let start = Instant::now();
     let mut round = 0;
     while round < effort.rounds.min(5) || start.elapsed() < effort.budget {
-        primal = primal.min(r.time(Timed::Primal, 1).map_err(failed)?);
+        primal = primal.min(r.time(TimedCall::Primal, 1).map_err(failed)?);
         let value = match r.results() {
             [DataValue::F64(x), ..] => Some(x.as_f64()),
             _ => None,
         };
-        gradient = gradient.min(r.time(Timed::Gradient, 1).map_err(failed)?);
+        gradient = gradient.min(r.time(TimedCall::Gradient, 1).map_err(failed)?);
         if let Some(hand) = &mut hand {
             by_hand = by_hand.min(hand.run().map_err(failed)?);
         }

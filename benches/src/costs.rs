@@ -19,10 +19,10 @@ use brolga::cranelift_codegen::ir::Opcode;
 use brolga_driver::File;
 use brolga_rules::cost;
 
-use crate::{Failure, How, Mode};
+use crate::{Configuration, Failure, Mode};
 
 /// A constant: its name, what the model says, and what is measured.
-pub type Measured = (&'static str, f64, f64);
+pub type CostConstant = (&'static str, f64, f64);
 
 /// Instructions of a chain in an iteration.
 const CHAIN: usize = 8;
@@ -121,7 +121,7 @@ fn time(text: &str, n: i64) -> Result<f64, Failure> {
     let failed = |message: String| Failure::Call { name: "costs".to_owned(), message };
     let file = File::parse("costs", text).map_err(|e| failed(e.to_string()))?;
     let func = file.program.funcs.keys().next().ok_or_else(|| failed("there is no function".to_owned()))?;
-    let primal = Primal::new(&file.program, &[func], &How::from(Mode::Gradient).options());
+    let primal = Primal::new(&file.program, &[func], &Configuration::from(Mode::Gradient).options());
     let primal = primal.map_err(|e| failed(e.to_string()))?;
     let mut memory = vec![0_u64; RECORD as usize + 2];
     let at = memory.as_mut_ptr();
@@ -144,7 +144,7 @@ fn time(text: &str, n: i64) -> Result<f64, Failure> {
 ///
 /// # Errors
 /// [`Failure::Call`] if a loop is refused.
-pub fn run() -> Result<Vec<Measured>, Failure> {
+pub fn run() -> Result<Vec<CostConstant>, Failure> {
     let of_chain = |text: String| Ok::<_, Failure>(time(&text, ITERATIONS)? / (ITERATIONS as f64 * CHAIN as f64));
     let cycle = of_chain(chain("i64", "v2", "iadd P, v0"))?;
     let mut all = Vec::new();

@@ -15,7 +15,7 @@ use brolga_driver::Invocation;
 use brolga_transform::Derivation;
 use brolga_transform::program::codegen_units::UnitRole;
 
-use crate::How;
+use crate::Configuration;
 use crate::prepared::{Failure, derive, requests};
 use crate::problem::{Problem, Size};
 use crate::selection;
@@ -25,7 +25,7 @@ use crate::selection;
 ///
 /// # Errors
 /// [`Failure::Unknown`], and what cannot be derived or compiled.
-pub fn text(filter: Option<&str>, how: How) -> Result<String, Failure> {
+pub fn text(filter: Option<&str>, how: Configuration) -> Result<String, Failure> {
     let (problems, programs) = selection(filter)?;
     let mut all = String::new();
     for make in problems {
@@ -37,7 +37,7 @@ pub fn text(filter: Option<&str>, how: How) -> Result<String, Failure> {
     Ok(all)
 }
 
-fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
+fn problem_text(problem: &Problem, how: Configuration) -> Result<String, Failure> {
     let (program, requests) = requests(problem)?;
     let derivation = derive(problem, &program, &requests[0], how)?;
     let mut functions: Vec<_> = body_of(&program, "primal", problem.func).into_iter().collect();
@@ -51,7 +51,7 @@ fn problem_text(problem: &Problem, how: How) -> Result<String, Failure> {
 ///
 /// # Errors
 /// What cannot be derived or compiled.
-pub fn of_call(program: &Program, call: &Invocation, how: How) -> Result<String, Error> {
+pub fn of_call(program: &Program, call: &Invocation, how: Configuration) -> Result<String, Error> {
     let (request, options) = (call.request(), Options { memory: call.memory, ..how.options() });
     let derivation = brolga_transform::derive(program, &request, &options, &*jit::host_isa(&options)?)?;
     listings(program, reached(program, "primal", call.func).chain(derived(derivation, how)?), how)
@@ -61,7 +61,7 @@ pub fn of_call(program: &Program, call: &Invocation, how: How) -> Result<String,
 ///
 /// # Errors
 /// What cannot be compiled.
-pub fn of_hand(program: &Program, func: FuncKey, how: How) -> Result<String, Error> {
+pub fn of_hand(program: &Program, func: FuncKey, how: Configuration) -> Result<String, Error> {
     listings(program, reached(program, "by hand", func), how)
 }
 
@@ -88,7 +88,7 @@ fn reached<'p>(program: &'p Program, what: &'static str, root: FuncKey) -> impl 
     })
 }
 
-fn derived(mut derivation: Derivation, how: How) -> Result<Vec<WantedFunc>, Error> {
+fn derived(mut derivation: Derivation, how: Configuration) -> Result<Vec<WantedFunc>, Error> {
     let isa = jit::host_isa(&how.options())?;
     let parts = derivation.codegen_units().into_iter();
     let taken = parts.map(|part| {
@@ -106,7 +106,11 @@ fn derived(mut derivation: Derivation, how: How) -> Result<Vec<WantedFunc>, Erro
     taken.collect()
 }
 
-fn listings(program: &Program, functions: impl IntoIterator<Item = WantedFunc>, how: How) -> Result<String, Error> {
+fn listings(
+    program: &Program,
+    functions: impl IntoIterator<Item = WantedFunc>,
+    how: Configuration,
+) -> Result<String, Error> {
     let mut text = String::new();
     for WantedFunc { what, symbol, mut func, derived } in functions {
         jit::one_call_of_two(&mut func, program);
@@ -116,9 +120,9 @@ fn listings(program: &Program, functions: impl IntoIterator<Item = WantedFunc>, 
 }
 
 /// The size, then the listing, with the number of instructions at the head of each block.
-fn listing(function: Function, derived: Option<bool>, how: How) -> Result<String, Error> {
+fn listing(function: Function, derived: Option<bool>, how: Configuration) -> Result<String, Error> {
     let plain = derived.is_some_and(|twice| jit::is_better_plain(&function, twice));
-    let how = if derived.is_some() { how } else { How::default() };
+    let how = if derived.is_some() { how } else { Configuration::default() };
     let isa = if plain { jit::plain_isa() } else { jit::host_isa(&how.options()) }?;
     let mut context = Context::for_function(function);
     context.set_disasm(true);

@@ -11,7 +11,7 @@ use brolga::cranelift_codegen::ir::types;
 use brolga::{ArgSpec, DerivedRule, Error, Options, Program};
 use brolga_driver::check::work_and_span;
 use brolga_driver::text::ElemType;
-use brolga_driver::timing::{Repeated, Timed};
+use brolga_driver::timing::{RepeatedCall, TimedCall};
 use brolga_driver::{BoundArg, File, Invocation};
 
 use crate::calls::elements;
@@ -19,7 +19,7 @@ use crate::data::noise;
 use crate::measure::Effort;
 use crate::problem::Input;
 use crate::problems::standard;
-use crate::{Failure, How};
+use crate::{Configuration, Failure};
 
 /// A program that forks, and `NAME_serial` without forks.
 struct ForkCase {
@@ -70,7 +70,7 @@ fn cases() -> Vec<ForkCase> {
 ///
 /// # Errors
 /// [`Failure::Call`], also where gradients differ.
-pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<Vec<ForkRow>, Failure> {
+pub fn run(filter: Option<&str>, how: Configuration, effort: Effort) -> Result<Vec<ForkRow>, Failure> {
     let text = [include_str!("../forks/forks.clif"), include_str!("../problems/ba.clif")].join("\n");
     let file = File::parse("forks.clif", text);
     let file = file.map_err(|problems| Failure::File { name: "forks.clif", problems })?;
@@ -79,7 +79,7 @@ pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<Vec<ForkRow
 }
 
 impl ForkCase {
-    fn measure(&self, program: &Program, how: How, effort: Effort) -> Result<ForkRow, Failure> {
+    fn measure(&self, program: &Program, how: Configuration, effort: Effort) -> Result<ForkRow, Failure> {
         let failed = |e: Error| Failure::Call { name: self.name.to_owned(), message: e.to_string() };
         let function = self.name.split(' ').next().unwrap_or_default();
         let serial = call(program, &format!("{function}_serial"), &self.args)?;
@@ -88,13 +88,13 @@ impl ForkCase {
         for (call, threads) in [(&serial, 1), (&forks, 1), (&forks, 2)] {
             let options = Options { task_threads: Some(threads), ..how.options() };
             let rule = DerivedRule::new(program, &call.request(), &options).map_err(failed)?;
-            runs.push(Repeated::new(rule, call).map_err(failed)?);
+            runs.push(RepeatedCall::new(rule, call).map_err(failed)?);
         }
         let mut least = [Duration::MAX; 3];
         let (start, mut round) = (Instant::now(), 0);
         while round < effort.rounds.min(5) || start.elapsed() < effort.budget {
             for (run, least) in runs.iter_mut().zip(&mut least) {
-                *least = (*least).min(run.time(Timed::Gradient, 1).map_err(failed)?);
+                *least = (*least).min(run.time(TimedCall::Gradient, 1).map_err(failed)?);
             }
             round += 1;
         }
@@ -112,7 +112,7 @@ impl ForkCase {
     }
 
     /// One thread and two give the same bits, and the program without forks the same to ten digits.
-    fn compare(&self, runs: &[Repeated<'_>]) -> Result<(), Failure> {
+    fn compare(&self, runs: &[RepeatedCall<'_>]) -> Result<(), Failure> {
         let all: Vec<Vec<f64>> = runs.iter().map(|r| elements(r).into_iter().flatten().flatten().collect()).collect();
         let largest = all[0].iter().fold(0.0_f64, |m, x| m.max(x.abs()));
         let close = |x: f64, y: f64| (x - y).abs() <= 1e-10 * largest;

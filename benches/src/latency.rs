@@ -19,10 +19,10 @@ use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
 use brolga::{DerivedRule, Options};
 
-use crate::How;
+use crate::Configuration;
 use crate::measure::Effort;
 use crate::plain::Plain;
-use crate::prepared::{Failure, Prepared, derive, requests};
+use crate::prepared::{Failure, PreparedProblem, derive, requests};
 use crate::problem::{Problem, Size};
 use crate::problems::SERIES;
 
@@ -62,17 +62,17 @@ impl Latency {
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn measure(problem: &Problem, asked: How, effort: Effort) -> Result<Latency, Failure> {
+pub fn measure(problem: &Problem, asked: Configuration, effort: Effort) -> Result<Latency, Failure> {
     let how = first_tier(asked);
     let failed = |error| Failure::Run { name: problem.name, error };
     let (program, all) = requests(problem)?;
     let wanted = &all[0];
-    let isa = brolga::jit::host_isa(&How::default().options()).map_err(failed)?;
+    let isa = brolga::jit::host_isa(&Configuration::default().options()).map_err(failed)?;
     let body = program.funcs[wanted.func].body.as_ref().ok_or_else(|| {
         failed(brolga::Error::Usage(format!("%{} has no body, so there is nothing to differentiate", problem.func)))
     })?;
     // Outside of the clock: memory for the arguments, and what is right.
-    let mut prepared = Prepared::new(problem, how)?;
+    let mut prepared = PreparedProblem::new(problem, how)?;
     let mut best = [Duration::MAX; 5];
     let start = Instant::now();
     let mut round = 0;
@@ -109,9 +109,9 @@ pub fn measure(problem: &Problem, asked: How, effort: Effort) -> Result<Latency,
 }
 
 /// What is made first.
-fn first_tier(how: How) -> How {
+fn first_tier(how: Configuration) -> Configuration {
     match how.options().tiers() {
-        Some((Options { disabled, effort, inline, .. }, _)) => How { disabled, effort, inline, ..how },
+        Some((Options { disabled, effort, inline, .. }, _)) => Configuration { disabled, effort, inline, ..how },
         None => how,
     }
 }
@@ -128,7 +128,7 @@ fn without(clif: &str, symbol: Option<&str>) -> String {
 ///
 /// # Errors
 /// As [`measure`].
-pub fn scaling(how: How, effort: Effort) -> Result<Vec<Latency>, Failure> {
+pub fn scaling(how: Configuration, effort: Effort) -> Result<Vec<Latency>, Failure> {
     let mut rows = Vec::new();
     for series in SERIES.iter().filter(|s| s.code) {
         for &n in series.lengths {

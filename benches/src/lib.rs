@@ -55,12 +55,12 @@ use brolga::Options;
 pub use brolga::{Inline, Mode, Pass, PassSet};
 pub use calls::CallRow;
 pub use measure::{Effort, MeasuredRow};
-pub use prepared::{Failure, Prepared};
+pub use prepared::{Failure, PreparedProblem};
 pub use problem::{Input, Problem, Size};
 
 /// What is derived, and how much is done to make it fast.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct How {
+pub struct Configuration {
     /// One function or two.
     pub mode: Mode,
     /// Passes that are left out.
@@ -74,7 +74,7 @@ pub struct How {
     pub threads: usize,
 }
 
-impl How {
+impl Configuration {
     /// The options that all problems are derived with.
     pub fn options(self) -> Options {
         let Self { mode, disabled, effort, inline, threads } = self;
@@ -82,7 +82,7 @@ impl How {
     }
 }
 
-impl From<Mode> for How {
+impl From<Mode> for Configuration {
     fn from(mode: Mode) -> Self {
         Self { mode, ..Self::default() }
     }
@@ -92,7 +92,7 @@ impl From<Mode> for How {
 ///
 /// # Errors
 /// [`Failure::Unknown`].
-pub fn selected(filter: Option<&str>) -> Result<Vec<problems::Make>, Failure> {
+pub fn selected(filter: Option<&str>) -> Result<Vec<problems::ProblemConstructor>, Failure> {
     let all = problems::ALL.iter();
     let some: Vec<_> = all.filter(|p| filter.is_none_or(|f| p.0.contains(f))).map(|p| p.1).collect();
     match filter {
@@ -109,7 +109,7 @@ fn unknown(filter: &str, names: impl Iterator<Item = String>) -> Failure {
 ///
 /// # Errors
 /// [`Failure::Unknown`].
-pub fn selection(filter: Option<&str>) -> Result<(Vec<problems::Make>, Vec<wasm::WasmProblem>), Failure> {
+pub fn selection(filter: Option<&str>) -> Result<(Vec<problems::ProblemConstructor>, Vec<wasm::WasmProblem>), Failure> {
     let programs = wasm::problems();
     let names = problems::ALL.iter().map(|p| p.0.to_owned()).chain(programs.iter().map(|p| p.name()));
     let Some(filter) = filter else { return Ok((selected(None)?, programs)) };

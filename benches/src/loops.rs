@@ -8,12 +8,12 @@
 use std::time::{Duration, Instant};
 
 use brolga::{DerivedRule, Error, LoopStats, Options};
-use brolga_driver::timing::{Repeated, Timed};
+use brolga_driver::timing::{RepeatedCall, TimedCall};
 
 use crate::calls::elements;
 use crate::measure::Effort;
 use crate::wasm::{WasmArg, WasmProblem, noise};
-use crate::{Failure, How};
+use crate::{Configuration, Failure};
 
 /// A loop of some length, within some budget.
 struct LoopCase {
@@ -84,12 +84,12 @@ fn cases() -> Vec<LoopCase> {
 ///
 /// # Errors
 /// [`Failure::Call`], also where the loops' gradients differ.
-pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<Vec<LoopRow>, Failure> {
+pub fn run(filter: Option<&str>, how: Configuration, effort: Effort) -> Result<Vec<LoopRow>, Failure> {
     cases().iter().filter(|c| filter.is_none_or(|f| c.name.contains(f))).map(|c| c.measure(how, effort)).collect()
 }
 
 impl LoopCase {
-    fn measure(&self, how: How, effort: Effort) -> Result<LoopRow, Failure> {
+    fn measure(&self, how: Configuration, effort: Effort) -> Result<LoopRow, Failure> {
         let failed = |message: String| Failure::Call { name: self.name.to_owned(), message };
         let [short, long] = self.steps;
         let calls = [(self.plain, short), (self.export, short), (self.export, long)].map(|(export, steps)| {
@@ -104,18 +104,18 @@ impl LoopCase {
         let mut runs = Vec::new();
         for (file, call) in &files {
             let rule = DerivedRule::new(&file.program, &call.request(), &options);
-            let run = rule.and_then(|rule| Repeated::new(rule, call));
+            let run = rule.and_then(|rule| RepeatedCall::new(rule, call));
             runs.push(run.map_err(|e| failed(e.to_string()))?);
         }
         let mut time = |k: usize, what| runs[k].time(what, 1).map_err(|e: Error| failed(e.to_string()));
         let [mut primal, mut plain, mut own] = [Duration::MAX; 3];
         let start = Instant::now();
         while start.elapsed() < effort.budget {
-            primal = primal.min(time(0, Timed::Primal)?);
-            plain = plain.min(time(0, Timed::Gradient)?);
-            own = own.min(time(1, Timed::Gradient)?);
+            primal = primal.min(time(0, TimedCall::Primal)?);
+            plain = plain.min(time(0, TimedCall::Gradient)?);
+            own = own.min(time(1, TimedCall::Gradient)?);
         }
-        let once = time(2, Timed::Gradient)?;
+        let once = time(2, TimedCall::Gradient)?;
         if long != short {
             own = once;
         }

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use benches::{
-    CallRow, Effort, How, Mode, calls, costs, disasm, forks, latency, loops, measure, page, passes, peers, report,
-    reversible, scaling, second, tangents,
+    CallRow, Configuration, Effort, Mode, calls, costs, disasm, forks, latency, loops, measure, page, passes, peers,
+    report, reversible, scaling, second, tangents,
 };
 use brolga_cli::args::{CallOptions, EffortArg as Asked};
 use brolga_cli::cli::finish;
@@ -40,7 +40,7 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
     // What calls pay for in the end, and what they wait for.
     let usual = if args.latency { Asked::Tiered } else { Asked::Full };
     let effort = args.effort.unwrap_or(usual).into();
-    let how = How {
+    let how = Configuration {
         mode,
         disabled: args.without.unwrap_or_default(),
         inline: args.inline.into(),
@@ -131,7 +131,7 @@ fn run(args: &BenchArgs) -> Result<(), Failure> {
 
 /// Time loops, forks, or second derivatives: Hessian-vector products, and where the embedding is
 /// asked for, its Hessians.
-fn of_kind(args: &BenchArgs, how: How) -> Result<String, Failure> {
+fn of_kind(args: &BenchArgs, how: Configuration) -> Result<String, Failure> {
     let (filter, effort) = (args.filter.as_deref(), Effort::default());
     if args.loops {
         return Ok(report::loops(&loops::run(filter, how, effort).map_err(failure)?));
@@ -150,14 +150,14 @@ fn of_kind(args: &BenchArgs, how: How) -> Result<String, Failure> {
 }
 
 /// Values and tangents.
-fn of_tangents(filter: Option<&str>, how: How) -> Result<String, Failure> {
+fn of_tangents(filter: Option<&str>, how: Configuration) -> Result<String, Failure> {
     let made = benches::selected(filter).map_err(failure)?.into_iter();
     let rows = made.map(|make| tangents::measure(&make(benches::Size::Full), how, Effort::default()));
     Ok(report::tangents(&rows.collect::<Result<Vec<_>, _>>().map_err(failure)?) + "\n")
 }
 
 /// Reversible functions, and steps that run backwards.
-fn of_reversible(filter: Option<&str>, how: How) -> Result<String, Failure> {
+fn of_reversible(filter: Option<&str>, how: Configuration) -> Result<String, Failure> {
     let found = reversible::run(filter, how, Effort::default()).map_err(failure)?;
     let targets = found.targets();
     let tables = [
@@ -186,7 +186,7 @@ fn calls_of<'f>(file: &'f File, args: &BenchArgs) -> Result<Vec<Job<'f>>, Failur
     jobs(file, &CallOptions { calls: args.calls.clone(), ..CallOptions::default() })
 }
 
-fn of_file(file: &File, args: &BenchArgs, how: How) -> Result<Vec<CallRow>, Failure> {
+fn of_file(file: &File, args: &BenchArgs, how: Configuration) -> Result<Vec<CallRow>, Failure> {
     let measured = calls_of(file, args)?.into_iter().map(|job| {
         let all: Vec<char> = job.text.chars().collect();
         let mut name: String = all.iter().take(NAME).collect();

@@ -6,8 +6,8 @@ use brolga::DerivedRule;
 use brolga::cranelift_codegen::Context;
 use brolga::cranelift_codegen::control::ControlPlane;
 
-use crate::How;
-use crate::prepared::{Failure, Prepared, derive, requests};
+use crate::Configuration;
+use crate::prepared::{Failure, PreparedProblem, derive, requests};
 use crate::problem::Problem;
 
 /// What one problem costs.
@@ -59,8 +59,8 @@ impl Default for Effort {
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<MeasuredRow, Failure> {
-    let mut p = Prepared::new(problem, how)?;
+pub fn measure(problem: &Problem, how: Configuration, effort: Effort) -> Result<MeasuredRow, Failure> {
+    let mut p = PreparedProblem::new(problem, how)?;
     p.check()?;
     let [primal_ns, gradient_ns, hand_ns, guarded_ns] = run_times(&mut p, effort);
     let [differentiate_us, compile_us, primal_compile_us] = compile_times(problem, how, effort)?;
@@ -80,7 +80,7 @@ pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<MeasuredRo
 }
 
 /// Primal, gradient, hand-written adjoint, guarded gradient: nanoseconds a call.
-fn run_times(p: &mut Prepared<'_>, effort: Effort) -> [f64; 4] {
+fn run_times(p: &mut PreparedProblem<'_>, effort: Effort) -> [f64; 4] {
     // `check` has seen that nothing traps.
     in_turns(p, [|p| p.primal(), |p| p.gradient(), |p| p.hand(), |p| drop(p.guarded())], effort)
 }
@@ -114,7 +114,7 @@ fn time<S>(state: &mut S, call: fn(&mut S), batch: usize) -> Duration {
 }
 
 /// Differentiate, compile, compile the primal alone: microseconds.
-fn compile_times(problem: &Problem, how: How, effort: Effort) -> Result<[f64; 3], Failure> {
+fn compile_times(problem: &Problem, how: Configuration, effort: Effort) -> Result<[f64; 3], Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
     let (program, requests) = requests(problem)?;
     // All results alike.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::calls::Beside;
+use crate::calls::Competitor;
 use crate::wasm_arg::WasmArg;
 
 /// The same function in native code.
@@ -59,7 +59,7 @@ impl Native {
     }
 }
 
-impl Beside for Native {
+impl Competitor for Native {
     fn run(&mut self) -> (Duration, f64) {
         for (now, first) in &mut self.memory {
             now.copy_from_slice(first);

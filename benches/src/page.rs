@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 use crate::calls::CallRow;
 use crate::latency::Latency;
 use crate::measure::MeasuredRow;
-use crate::passes::Worth;
-use crate::peers::Peers;
+use crate::passes::PassGain;
+use crate::peers::PeerTimes;
 use crate::report::{bytes, geometric_mean, time};
 
 /// The file of results.
@@ -82,7 +82,7 @@ pub fn problems(all: &mut Value, rows: &[MeasuredRow], calls: &[CallRow]) {
 }
 
 /// Results of peers.
-pub fn peers(all: &mut Value, rows: &[MeasuredRow], peers: &Peers) {
+pub fn peers(all: &mut Value, rows: &[MeasuredRow], peers: &PeerTimes) {
     let row = |r: &MeasuredRow| {
         let of = |peer: &str| peers.get(r.name).and_then(|p| p.get(peer)).cloned();
         let [gcc, enzyme] = PEERS.map(of);
@@ -96,8 +96,8 @@ pub fn peers(all: &mut Value, rows: &[MeasuredRow], peers: &Peers) {
 const PEERS: [&str; 2] = ["gcc by hand", "Enzyme"];
 
 /// Results of passes: where each matters most, and where a gradient is better without it.
-pub fn passes(all: &mut Value, worths: &[Worth]) {
-    let row = |(pass, parts): &Worth| {
+pub fn passes(all: &mut Value, worths: &[PassGain]) {
+    let row = |(pass, parts): &PassGain| {
         let mut parts: Vec<_> = parts.iter().collect();
         parts.sort_by(|a, b| b.time.total_cmp(&a.time));
         let pair = |p: &&crate::passes::Part| json!([p.problem, short(p.time)]);

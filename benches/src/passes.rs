@@ -11,15 +11,15 @@
 use std::time::{Duration, Instant};
 
 use brolga::{Options, Pass};
-use brolga_driver::timing::{Repeated, Timed};
+use brolga_driver::timing::{RepeatedCall, TimedCall};
 use brolga_transform::Derivation;
 
 use crate::calls::repeated;
 use crate::measure::Effort;
-use crate::prepared::{Failure, Prepared, derive, requests};
+use crate::prepared::{Failure, PreparedProblem, derive, requests};
 use crate::problem::{Problem, Size};
 use crate::wasm::WasmProblem;
-use crate::{How, selection};
+use crate::{Configuration, selection};
 
 /// One problem without one pass.
 #[derive(Clone, Debug)]
@@ -33,16 +33,16 @@ pub struct Part {
 }
 
 /// What one pass is worth: a part for each problem whose derivative is another one without it.
-pub type Worth = (Pass, Vec<Part>);
+pub type PassGain = (Pass, Vec<Part>);
 
 /// Measure all passes on the problems whose names contain `filter`. What `how` turns off stays off.
 ///
 /// # Errors
 /// [`Failure`]: an unknown filter, or a problem that is refused or wrong with one of its passes
 /// turned off.
-pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<Vec<Worth>, Failure> {
+pub fn run(filter: Option<&str>, how: Configuration, effort: Effort) -> Result<Vec<PassGain>, Failure> {
     let (problems, programs) = selection(filter)?;
-    let mut all: Vec<Worth> = Pass::ALL.iter().map(|&p| (p, Vec::new())).collect();
+    let mut all: Vec<PassGain> = Pass::ALL.iter().map(|&p| (p, Vec::new())).collect();
     for make in problems {
         of_problem(&make(Size::Full), how, effort, &mut all)?;
     }
@@ -61,11 +61,14 @@ fn text(derivation: &Derivation) -> String {
 }
 
 /// The passes without which something else is derived, by number.
-fn parted(how: How, mut derived: impl FnMut(How) -> Result<Derivation, Failure>) -> Result<Vec<(usize, How)>, Failure> {
+fn parted(
+    how: Configuration,
+    mut derived: impl FnMut(Configuration) -> Result<Derivation, Failure>,
+) -> Result<Vec<(usize, Configuration)>, Failure> {
     let with_all = text(&derived(how)?);
     let mut found = Vec::new();
     for (i, &pass) in Pass::ALL.iter().enumerate() {
-        let without = How { disabled: how.disabled.set(pass, true), ..how };
+        let without = Configuration { disabled: how.disabled.set(pass, true), ..how };
         if without.disabled != how.disabled && text(&derived(without)?) != with_all {
             found.push((i, without));
         }
@@ -91,19 +94,19 @@ fn take_turns<T>(
     Ok(best.into_iter().map(|d| (d.as_nanos() as f64).max(1.0)).collect())
 }
 
-fn put(all: &mut [Worth], problem: &str, parted: &[(usize, How)], times: &[f64], tapes: &[usize]) {
+fn put(all: &mut [PassGain], problem: &str, parted: &[(usize, Configuration)], times: &[f64], tapes: &[usize]) {
     for (k, (pass, _)) in parted.iter().enumerate() {
         let (time, tape) = (times[k + 1] / times[0], [tapes[0], tapes[k + 1]]);
         all[*pass].1.push(Part { problem: problem.to_owned(), time, tape });
     }
 }
 
-fn of_problem(problem: &Problem, how: How, effort: Effort, all: &mut [Worth]) -> Result<(), Failure> {
+fn of_problem(problem: &Problem, how: Configuration, effort: Effort, all: &mut [PassGain]) -> Result<(), Failure> {
     let (program, requests) = requests(problem)?;
     let parted = parted(how, |how| derive(problem, &program, &requests[0], how))?;
     let mut variants = Vec::new();
     for how in std::iter::once(how).chain(parted.iter().map(|p| p.1)) {
-        let mut p = Prepared::new(problem, how)?;
+        let mut p = PreparedProblem::new(problem, how)?;
         p.check()?;
         // The second call is the estimate.
         p.gradient();
@@ -124,7 +127,7 @@ fn of_problem(problem: &Problem, how: How, effort: Effort, all: &mut [Worth]) ->
     Ok(())
 }
 
-fn of_program(program: &WasmProblem, how: How, effort: Effort, all: &mut [Worth]) -> Result<(), Failure> {
+fn of_program(program: &WasmProblem, how: Configuration, effort: Effort, all: &mut [PassGain]) -> Result<(), Failure> {
     let (file, call) = program.call("O2")?;
     let failed = |e: brolga::Error| Failure::Call { name: program.name(), message: e.to_string() };
     let isa = brolga::jit::host_isa(&how.options()).map_err(failed)?;
@@ -133,10 +136,10 @@ fn of_program(program: &WasmProblem, how: How, effort: Effort, all: &mut [Worth]
         brolga_transform::derive(&file.program, &call.request(), &options, &*isa).map_err(|d| failed(d.into()))
     })?;
     let hows = std::iter::once(how).chain(parted.iter().map(|p| p.1));
-    let mut variants: Vec<Repeated<'_>> =
+    let mut variants: Vec<RepeatedCall<'_>> =
         hows.map(|how| Ok(repeated(&file.program, &call, how)?.0)).collect::<Result<_, _>>().map_err(failed)?;
-    let times = take_turns(&mut variants, effort, |r| r.time(Timed::Gradient, 1).map_err(failed))?;
-    let tapes: Vec<usize> = variants.iter().map(Repeated::tape_bytes).collect();
+    let times = take_turns(&mut variants, effort, |r| r.time(TimedCall::Gradient, 1).map_err(failed))?;
+    let tapes: Vec<usize> = variants.iter().map(RepeatedCall::tape_bytes).collect();
     put(all, &program.name(), &parted, &times, &tapes);
     Ok(())
 }

@@ -11,16 +11,16 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::problem::Size;
-use crate::problems::Make;
+use crate::problems::ProblemConstructor;
 
 /// What the script prints: problem, peer, nanoseconds.
-pub type Peers = serde_json::Map<String, Value>;
+pub type PeerTimes = serde_json::Map<String, Value>;
 
 /// Measure peers on these problems.
 ///
 /// # Errors
 /// If the script cannot be run, or does not print what it should.
-pub fn run(problems: &[Make]) -> Result<Peers, String> {
+pub fn run(problems: &[ProblemConstructor]) -> Result<PeerTimes, String> {
     let folder = std::env::temp_dir().join(format!("brolga-peers-{}", std::process::id()));
     let result = write(problems, &folder).and_then(|()| script(&folder));
     // What was written there is of no further use, and a failure to remove it is no reason to fail.
@@ -28,7 +28,7 @@ pub fn run(problems: &[Make]) -> Result<Peers, String> {
     result
 }
 
-fn write(problems: &[Make], folder: &Path) -> Result<(), String> {
+fn write(problems: &[ProblemConstructor], folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     for make in problems {
         let problem = make(Size::Full);
@@ -43,7 +43,7 @@ fn write(problems: &[Make], folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn script(folder: &Path) -> Result<Peers, String> {
+fn script(folder: &Path) -> Result<PeerTimes, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/peers.py");
     let python = std::env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let output = Command::new(&python)

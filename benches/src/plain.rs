@@ -21,7 +21,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 
-use crate::How;
+use crate::Configuration;
 
 /// Functions of a program, compiled.
 pub struct Plain {
@@ -50,7 +50,7 @@ impl Plain {
     /// # Errors
     /// What Cranelift refuses.
     pub fn new(program: &Program) -> Result<Self, Error> {
-        let isa = brolga::jit::host_isa(&How::default().options())?;
+        let isa = brolga::jit::host_isa(&Configuration::default().options())?;
         let (mut module, names) = declared(program, isa)?;
         let mut entries = HashMap::new();
         for f in program.funcs.values() {

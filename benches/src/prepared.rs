@@ -11,7 +11,7 @@ use brolga_driver::File;
 use brolga_driver::memory::Block;
 use brolga_transform::Derivation;
 
-use crate::How;
+use crate::Configuration;
 use crate::entry::{DerivedEntry, Entry, Gradient, entry_of, one_hot};
 use crate::plain::Plain;
 use crate::problem::{Input, Problem};
@@ -68,7 +68,7 @@ pub enum Failure {
 }
 
 /// A compiled problem with its memory.
-pub struct Prepared<'a> {
+pub struct PreparedProblem<'a> {
     problem: &'a Problem,
     /// One per result.
     rules: Vec<DerivedRule>,
@@ -124,7 +124,12 @@ pub fn requests(problem: &Problem) -> Result<(Program, Vec<Request>), Failure> {
 ///
 /// # Errors
 /// [`Failure::Run`].
-pub fn derive(problem: &Problem, program: &Program, request: &Request, how: How) -> Result<Derivation, Failure> {
+pub fn derive(
+    problem: &Problem,
+    program: &Program,
+    request: &Request,
+    how: Configuration,
+) -> Result<Derivation, Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
     let options = how.options();
     let isa = brolga::jit::host_isa(&options).map_err(failed)?;
@@ -137,12 +142,12 @@ fn defined(problem: &Problem, program: &Program, symbol: &str) -> Result<FuncKey
         .ok_or_else(|| Failure::Run { name: problem.name, error: Error::Usage(format!("%{symbol} is not defined")) })
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedProblem<'a> {
     /// Differentiate, compile, and set up memory.
     ///
     /// # Errors
     /// [`Failure::File`] and [`Failure::Run`].
-    pub fn new(problem: &'a Problem, how: How) -> Result<Self, Failure> {
+    pub fn new(problem: &'a Problem, how: Configuration) -> Result<Self, Failure> {
         let failed = |error| Failure::Run { name: problem.name, error };
         let (program, requests) = requests(problem)?;
         let results = requests.len();

@@ -5,13 +5,13 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use crate::calls::CallRow;
-use crate::costs::Measured;
+use crate::costs::CostConstant;
 use crate::forks::ForkRow;
 use crate::latency::Latency;
 use crate::loops::LoopRow;
 use crate::measure::MeasuredRow;
-use crate::passes::{Part, Worth};
-use crate::peers::Peers;
+use crate::passes::{Part, PassGain};
+use crate::peers::PeerTimes;
 use crate::reversible::{DriftRow, HessianRow, ReversibleRow, StepRow, TargetRow};
 use crate::scaling::Rows;
 use crate::second::{EmbeddingRow, ProductRow};
@@ -77,7 +77,7 @@ pub fn table(rows: &[MeasuredRow]) -> String {
 }
 
 /// Constants of the cost model, and what was measured.
-pub fn costs(all: &[Measured]) -> String {
+pub fn costs(all: &[CostConstant]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header(["constant", "model", "measured"]);
@@ -450,7 +450,7 @@ pub fn latencies_json(rows: &[Latency]) -> Vec<Value> {
 
 /// Peers beside us: nanoseconds, then how long our gradient takes in multiples of theirs, with
 /// geometric means. Columns of peers that are not installed are left out.
-pub fn peers(rows: &[MeasuredRow], peers: &Peers) -> String {
+pub fn peers(rows: &[MeasuredRow], peers: &PeerTimes) -> String {
     const NAMES: [&str; 5] = ["gcc primal", "gcc by hand", "Enzyme primal", "Enzyme", "JAX"];
     let of = |row: &MeasuredRow, peer: &str| peers.get(row.name).and_then(|p| p.get(peer)).and_then(Value::as_f64);
     let present: Vec<_> = NAMES.into_iter().filter(|p| rows.iter().any(|row| of(row, p).is_some())).collect();
@@ -479,7 +479,7 @@ pub fn peers(rows: &[MeasuredRow], peers: &Peers) -> String {
 }
 
 /// An array with one object per row, and in each the peers' nanoseconds if there are any.
-pub fn json(rows: &[MeasuredRow], peers: Option<&Peers>) -> Vec<Value> {
+pub fn json(rows: &[MeasuredRow], peers: Option<&PeerTimes>) -> Vec<Value> {
     let tenths = |x: f64| (x * 10.0).round() / 10.0;
     rows.iter()
         .map(|row| {
@@ -502,7 +502,7 @@ pub fn json(rows: &[MeasuredRow], peers: Option<&Peers>) -> Vec<Value> {
 
 /// For each pass: how many problems it has a part in, how long these take without it (the geometric
 /// mean), where that matters most and least, and what is recorded where that changes most.
-pub fn worths(worths: &[Worth]) -> String {
+pub fn worths(worths: &[PassGain]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header(["without", "problems", "time", "most", "least", "tape"]);
@@ -525,7 +525,7 @@ pub fn worths(worths: &[Worth]) -> String {
 }
 
 /// The same as an array with one object for each pass and problem.
-pub fn worths_json(worths: &[Worth]) -> Vec<Value> {
+pub fn worths_json(worths: &[PassGain]) -> Vec<Value> {
     let object = |pass: Pass, p: &Part| {
         json!({
             "without": pass.name(),

@@ -14,14 +14,14 @@ use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::drivers::{Argument, Derivatives, Point};
 use brolga::{DerivedRule, InverseCheck, LoopStats, Options, Program};
 use brolga_driver::text::directive::call_with_clauses;
-use brolga_driver::timing::{Repeated, Timed};
+use brolga_driver::timing::{RepeatedCall, TimedCall};
 use brolga_driver::{BoundArg, File, Invocation, run};
 
 use crate::calls::elements;
 use crate::measure::{Effort, in_turns};
 use crate::problem::{Input, Problem, Size};
 use crate::problems::{irregular, standard};
-use crate::{Failure, How};
+use crate::{Configuration, Failure};
 
 /// One function.
 #[derive(Clone, Debug)]
@@ -258,12 +258,12 @@ fn bound(file: &File, text: &str) -> Result<Invocation, Failure> {
 }
 
 /// A call that is repeated.
-fn repeated<'a>(program: &Program, call: &'a Invocation, options: &Options) -> Result<Repeated<'a>, Failure> {
+fn repeated<'a>(program: &Program, call: &'a Invocation, options: &Options) -> Result<RepeatedCall<'a>, Failure> {
     let rule = DerivedRule::new(program, &call.request(), options);
-    rule.and_then(|rule| Repeated::new(rule, call)).map_err(|e| failed(&call.symbol)(&e))
+    rule.and_then(|rule| RepeatedCall::new(rule, call)).map_err(|e| failed(&call.symbol)(&e))
 }
 
-fn time(of: &mut Repeated<'_>, what: Timed, name: &str) -> Result<f64, Failure> {
+fn time(of: &mut RepeatedCall<'_>, what: TimedCall, name: &str) -> Result<f64, Failure> {
     of.time(what, 1).map(|t: Duration| t.as_nanos() as f64).map_err(|e| failed(name)(&e))
 }
 
@@ -307,7 +307,7 @@ fn length(input: &Input) -> usize {
 ///
 /// # Errors
 /// [`Failure::Call`], also where gradients differ.
-pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<ReversibleReport, Failure> {
+pub fn run(filter: Option<&str>, how: Configuration, effort: Effort) -> Result<ReversibleReport, Failure> {
     let wanted = |name: &str| filter.is_none_or(|f| name.contains(f));
     let mut report = ReversibleReport::default();
     for (problem, lengths) in problems().iter().filter(|p| wanted(p.0.name)) {
@@ -327,7 +327,7 @@ pub fn run(filter: Option<&str>, how: How, effort: Effort) -> Result<ReversibleR
 }
 
 /// The Hessian of the embedding.
-fn hessian(problem: &Problem, how: How, effort: Effort) -> Result<HessianRow, Failure> {
+fn hessian(problem: &Problem, how: Configuration, effort: Effort) -> Result<HessianRow, Failure> {
     let name = problem.name;
     let rev = joined(PAPER, EMBEDDING)?;
     let func = rev.program.func("embedding").ok_or_else(|| failed(name)(&"there is no %embedding"))?;
@@ -384,7 +384,12 @@ fn planets() -> Result<&'static str, Failure> {
     line.and_then(|l| l.split(", 16) ").next()).ok_or_else(|| failed("leapfrog")(&"no call is listed"))
 }
 
-fn function(problem: &Problem, lengths: &[usize], how: How, effort: Effort) -> Result<ReversibleRow, Failure> {
+fn function(
+    problem: &Problem,
+    lengths: &[usize],
+    how: Configuration,
+    effort: Effort,
+) -> Result<ReversibleRow, Failure> {
     let all = arguments(problem);
     let texts = all.iter().map(|a| a.0.clone()).collect::<Vec<_>>().join(", ");
     let activities = all.iter().map(|a| a.1).collect::<Vec<_>>().join(", ");
@@ -406,11 +411,11 @@ fn function(problem: &Problem, lengths: &[usize], how: How, effort: Effort) -> R
     let start = std::time::Instant::now();
     while start.elapsed() < effort.budget {
         let now = [
-            time(&mut tape, Timed::Primal, name)?,
-            time(&mut tape, Timed::Gradient, name)?,
-            time(&mut own, Timed::Primal, name)?,
-            time(&mut other, Timed::Primal, name)?,
-            time(&mut own, Timed::Gradient, name)?,
+            time(&mut tape, TimedCall::Primal, name)?,
+            time(&mut tape, TimedCall::Gradient, name)?,
+            time(&mut own, TimedCall::Primal, name)?,
+            time(&mut other, TimedCall::Primal, name)?,
+            time(&mut own, TimedCall::Gradient, name)?,
         ];
         best.iter_mut().zip(now).for_each(|(best, now)| *best = best.min(now));
     }
@@ -460,7 +465,7 @@ struct Way {
 const STEPS: [u64; 2] = [64, 1 << 17];
 
 /// The planets: by the ways that there are, in turns; by tape the short loop only.
-fn leapfrog(how: How) -> Result<Vec<StepRow>, Failure> {
+fn leapfrog(how: Configuration) -> Result<Vec<StepRow>, Failure> {
     let given = planets()?;
     // Each number in proportion: the smallest ones drift by more than 1e-8 in the long loop.
     let tolerance = InverseCheck::Within(1e-7.into());
@@ -487,8 +492,8 @@ fn leapfrog(how: How) -> Result<Vec<StepRow>, Failure> {
         }
         for _ in 0..((1 << 18) / steps).clamp(2, 400) {
             for (way, of, [primal, gradient]) in &mut all {
-                *primal = primal.min(time(of, Timed::Primal, way.how)?);
-                *gradient = gradient.min(time(of, Timed::Gradient, way.how)?);
+                *primal = primal.min(time(of, TimedCall::Primal, way.how)?);
+                *gradient = gradient.min(time(of, TimedCall::Gradient, way.how)?);
             }
         }
         let n = steps as f64;
@@ -501,7 +506,7 @@ fn leapfrog(how: How) -> Result<Vec<StepRow>, Failure> {
 }
 
 /// Heat on a ring, 2^10 steps: Bennett's recursion, and a time loop with as many states.
-fn heat(how: How) -> Result<Vec<StepRow>, Failure> {
+fn heat(how: Configuration) -> Result<Vec<StepRow>, Failure> {
     let (power, cells) = (10, 100);
     let steps = 1_u64 << power;
     let list = |f: &dyn Fn(usize) -> f64| (0..cells).map(|i| format!("{:?}", f(i))).collect::<Vec<_>>().join(", ");
@@ -516,11 +521,11 @@ fn heat(how: How) -> Result<Vec<StepRow>, Failure> {
     let states = (power as usize + 2) * cells * 8;
     let mut by_recursion = repeated(&file.program, &bennett, &options)?;
     let mut by_states = repeated(&file.program, &revolve, &Options { memory_budget: states, ..options })?;
-    let row = |how, of: &mut Repeated<'_>| {
+    let row = |how, of: &mut RepeatedCall<'_>| {
         let [mut primal, mut gradient] = [f64::INFINITY; 2];
         for _ in 0..5 {
-            primal = primal.min(time(of, Timed::Primal, how)? / steps as f64);
-            gradient = gradient.min(time(of, Timed::Gradient, how)? / steps as f64);
+            primal = primal.min(time(of, TimedCall::Primal, how)? / steps as f64);
+            gradient = gradient.min(time(of, TimedCall::Gradient, how)? / steps as f64);
         }
         let loops: LoopStats = of.loops();
         let (forward, bytes) = match loops.forward {

@@ -1,7 +1,7 @@
 //! Series over length: what a gradient costs per step, and whether deriving and compiling stay
 //! linear.
 
-use crate::How;
+use crate::Configuration;
 use crate::measure::{Effort, MeasuredRow, measure};
 use crate::prepared::Failure;
 use crate::problem::Size;
@@ -14,7 +14,7 @@ pub type Rows = Vec<(&'static str, Vec<(usize, MeasuredRow)>)>;
 ///
 /// # Errors
 /// As [`measure`].
-pub fn run(how: How, effort: Effort) -> Result<Rows, Failure> {
+pub fn run(how: Configuration, effort: Effort) -> Result<Rows, Failure> {
     let mut all = Vec::new();
     for series in SERIES {
         let mut rows = Vec::new();

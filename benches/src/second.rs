@@ -9,11 +9,11 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::drivers::{Argument, Derivatives, Point};
-use brolga::second::{Along, Second};
+use brolga::second::{ArgDirection, HessianProducts};
 use brolga::{Arg, ArgActivity, DerivedRule, HessianRule, Mode, Request, ResultActivity};
 use brolga_driver::memory::Block;
 
-use crate::How;
+use crate::Configuration;
 use crate::data::random;
 use crate::measure::{Effort, in_turns, measure as first_order};
 use crate::prepared::{Failure, argument, requests};
@@ -51,7 +51,7 @@ struct ProductCall {
     added: Vec<usize>,
     product: HessianRule,
     args: Vec<Arg>,
-    along: Vec<Along>,
+    along: Vec<ArgDirection>,
     seeds: Vec<DataValue>,
     _blocks: Vec<Block>,
     shadows: Vec<Block>,
@@ -59,19 +59,20 @@ struct ProductCall {
     tangents: Vec<Block>,
     /// ProductCall in memory.
     products: Vec<Block>,
-    out: Second,
+    out: HessianProducts,
     values: Vec<DataValue>,
     cotangents: Vec<Option<DataValue>>,
 }
 
 impl ProductCall {
-    fn new(problem: &Problem, how: How) -> Result<Self, Failure> {
+    fn new(problem: &Problem, how: Configuration) -> Result<Self, Failure> {
         let failed = |error| Failure::Run { name: problem.name, error };
         let (program, all) = requests(problem)?;
         let returns = &program.funcs[all[0].func].signature.returns;
         let request = Request { results: vec![ResultActivity::Active; returns.len()], ..all[0].clone() };
         let mode = if how.mode == Mode::Split { Mode::Combined } else { how.mode };
-        let gradient = DerivedRule::new(&program, &request, &How { mode, ..how }.options()).map_err(failed)?;
+        let gradient =
+            DerivedRule::new(&program, &request, &Configuration { mode, ..how }.options()).map_err(failed)?;
         let product = HessianRule::new(&program, &request, &how.options()).map_err(failed)?;
         let (mut blocks, mut shadows) = (Vec::new(), Vec::new());
         let args: Vec<Arg> = problem.args.iter().map(|i| argument(i, 1, &mut blocks, &mut shadows)).collect();
@@ -79,12 +80,11 @@ impl ProductCall {
         let [tangents, products] = [0, 1].map(alike);
         let mut memory = tangents.iter().zip(&products);
         let along = request.args.iter().map(|a| match a.activity {
-            ArgActivity::Active => Along::Value(DataValue::F64(0.0.into())),
-            ArgActivity::Duplicated => memory.next().map_or(Along::Still, |(tangent, product)| Along::Memory {
-                tangent: tangent.address(),
-                product: product.address(),
+            ArgActivity::Active => ArgDirection::Value(DataValue::F64(0.0.into())),
+            ArgActivity::Duplicated => memory.next().map_or(ArgDirection::Still, |(tangent, product)| {
+                ArgDirection::Memory { tangent: tangent.address(), product: product.address() }
             }),
-            ArgActivity::Const => Along::Still,
+            ArgActivity::Const => ArgDirection::Still,
         });
         let along = along.collect();
         let shadowed = args.iter().enumerate().filter(|a| a.1.shadow != 0).map(|(i, _)| i);
@@ -130,7 +130,7 @@ impl ProductCall {
         let (mut rest, mut tangents) = (direction, self.tangents.iter_mut());
         for (input, along) in problem.args.iter().zip(&mut self.along) {
             match (input, along) {
-                (Input::Active(_), Along::Value(v)) => {
+                (Input::Active(_), ArgDirection::Value(v)) => {
                     let own;
                     (own, rest) = rest.split_at(1);
                     *v = DataValue::F64(own[0].into());
@@ -202,7 +202,7 @@ fn flat(problem: &Problem, by_value: &[Option<DataValue>], memory: &[Block]) -> 
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<ProductRow, Failure> {
+pub fn measure(problem: &Problem, how: Configuration, effort: Effort) -> Result<ProductRow, Failure> {
     let mut products = ProductCall::new(problem, how)?;
     products.check(problem)?;
     products.gradient().map_err(|error| Failure::Run { name: problem.name, error })?;
@@ -228,11 +228,11 @@ const EMBEDDINGS: [[f64; 5]; 9] = [
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn embeddings(how: How, effort: Effort) -> Result<Vec<EmbeddingRow>, Failure> {
+pub fn embeddings(how: Configuration, effort: Effort) -> Result<Vec<EmbeddingRow>, Failure> {
     (2..).zip(&EMBEDDINGS).map(|(dimension, want)| embedding(dimension, want, how, effort)).collect()
 }
 
-fn embedding(dimension: usize, want: &[f64; 5], how: How, effort: Effort) -> Result<EmbeddingRow, Failure> {
+fn embedding(dimension: usize, want: &[f64; 5], how: Configuration, effort: Effort) -> Result<EmbeddingRow, Failure> {
     let problem = embed(Size::Length(dimension));
     let mut at = point(&problem, how)?;
     let is = of_embedding(&mut at).map_err(|error| Failure::Run { name: problem.name, error })?;
@@ -250,7 +250,7 @@ fn embedding(dimension: usize, want: &[f64; 5], how: How, effort: Effort) -> Res
 }
 
 /// The problem at a point, for drivers.
-fn point(problem: &Problem, how: How) -> Result<Point, Failure> {
+fn point(problem: &Problem, how: Configuration) -> Result<Point, Failure> {
     let (program, all) = requests(problem)?;
     let inputs = problem.args.iter().map(|input| match input {
         Input::Active(x) => Argument::Active(DataValue::F64((*x).into())),

@@ -12,7 +12,7 @@ use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::{Arg, ArgActivity, DerivedRule, Mode, Options, Request, ResultActivity};
 use brolga_driver::memory::Block;
 
-use crate::How;
+use crate::Configuration;
 use crate::measure::{Effort, in_turns};
 use crate::plain::Plain;
 use crate::prepared::{Failure, argument, requests};
@@ -43,9 +43,9 @@ pub struct TangentRow {
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn measure(problem: &Problem, how: How, effort: Effort) -> Result<TangentRow, Failure> {
+pub fn measure(problem: &Problem, how: Configuration, effort: Effort) -> Result<TangentRow, Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
-    let how = How { mode: Mode::Tangent, ..how };
+    let how = Configuration { mode: Mode::Tangent, ..how };
     let (program, all) = requests(problem)?;
     let results = vec![ResultActivity::Active; program.funcs[all[0].func].signature.returns.len()];
     let request = Request { results, ..all[0].clone() };
@@ -113,7 +113,7 @@ fn back(
     problem: &Problem,
     program: &brolga::Program,
     request: &Request,
-    how: How,
+    how: Configuration,
     effort: Effort,
 ) -> Result<[f64; 2], Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
@@ -204,12 +204,12 @@ fn until_ready(
     problem: &Problem,
     program: &brolga::Program,
     request: &Request,
-    how: How,
+    how: Configuration,
     effort: Effort,
 ) -> Result<[f64; 2], Failure> {
     let failed = |error| Failure::Run { name: problem.name, error };
     let quick = Options { effort: brolga::Effort::Quick, ..how.options() };
-    let isa = brolga::jit::host_isa(&How::default().options()).map_err(failed)?;
+    let isa = brolga::jit::host_isa(&Configuration::default().options()).map_err(failed)?;
     let mut best = [Duration::MAX; 2];
     let (start, mut round) = (Instant::now(), 0);
     while round == 0 || (round < effort.rounds && start.elapsed() < effort.budget) {

@@ -15,11 +15,11 @@ use brolga_driver::value::{Num, is_float, to_data};
 use brolga_driver::{BoundArg, File, Invocation};
 
 use crate::by_hand::ByHand;
-use crate::calls::{self, Beside, CallRow};
+use crate::calls::{self, CallRow, Competitor};
 use crate::disasm;
 use crate::measure::Effort;
 use crate::native::Native;
-use crate::{Failure, How};
+use crate::{Configuration, Failure};
 
 pub use crate::wasm_arg::WasmArg;
 use WasmArg::{Bytes, Float, Floats, Int, Ints, Written};
@@ -107,11 +107,11 @@ impl WasmProblem {
     ///
     /// # Errors
     /// [`Failure::Call`].
-    pub fn measure(&self, how: How, effort: Effort) -> Result<CallRow, Failure> {
+    pub fn measure(&self, how: Configuration, effort: Effort) -> Result<CallRow, Failure> {
         let (file, call) = self.call("O2")?;
         let source: &Path = &root().join(format!("src/{}.c", self.program));
         let mut native = Native::new(source, self.export, &self.args);
-        let beside = native.as_mut().map(|n| n as &mut dyn Beside);
+        let beside = native.as_mut().map(|n| n as &mut dyn Competitor);
         let mut hand = ByHand::of(&root(), self.program, &call)?;
         calls::measure(&self.name(), &file.program, &call, beside, hand.as_mut(), how, effort)
     }
@@ -120,7 +120,7 @@ impl WasmProblem {
     ///
     /// # Errors
     /// [`Failure::Call`].
-    pub fn machine_code(&self, how: How) -> Result<String, Failure> {
+    pub fn machine_code(&self, how: Configuration) -> Result<String, Failure> {
         let (file, call) = self.call("O2")?;
         let failed = |e: brolga::Error| Failure::Call { name: self.name(), message: e.to_string() };
         let code = disasm::of_call(&file.program, &call, how).map_err(failed)?;

@@ -8,7 +8,7 @@ use benches::wasm::root;
 use brolga_driver::protocol::reseeded;
 use brolga_driver::text::Directive;
 use brolga_driver::text::directive::call_with_clauses;
-use brolga_driver::timing::Timed;
+use brolga_driver::timing::TimedCall;
 use brolga_driver::{BoundArg, File, Invocation};
 
 /// Calls that only the adjoints have a reason to make: branches of theirs that no other call takes.
@@ -57,7 +57,7 @@ fn calls(name: &str, file: &File) -> Vec<Invocation> {
 fn compare(name: &str, file: &File, derived: &Invocation, by_hand: &Invocation) -> Result<bool, String> {
     let Some(mut hand) = ByHand::of(&root(), name, by_hand).map_err(|e| e.to_string())? else { return Ok(false) };
     let (mut r, _) = repeated(&file.program, derived, Mode::Gradient.into()).map_err(|e| e.to_string())?;
-    r.time(Timed::Gradient, 1).map_err(|e| e.to_string())?;
+    r.time(TimedCall::Gradient, 1).map_err(|e| e.to_string())?;
     // Nothing is left over from one run that another could find.
     for _ in 0..2 {
         hand.run().map_err(|e| e.to_string())?;

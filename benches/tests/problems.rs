@@ -1,7 +1,9 @@
 //! Every problem is right: its value, its gradient and its hand-written adjoint, and the `; grad:`
 //! lines of its file.
 
-use benches::{Effort, How, Mode, Prepared, Problem, Size, latency, measure, problems, report, second, selected};
+use benches::{
+    Configuration, Effort, Mode, PreparedProblem, Problem, Size, latency, measure, problems, report, second, selected,
+};
 use brolga::Pass;
 use brolga_driver::check::second::on_oracle;
 use brolga_driver::inputs::inputs;
@@ -15,7 +17,7 @@ fn problem(name: &str) -> Problem {
 }
 
 fn check(problem: &Problem, mode: Mode) -> Result<(), String> {
-    Prepared::new(problem, mode.into()).and_then(|mut p| p.check()).map_err(|e| format!("{mode:?}: {e}"))
+    PreparedProblem::new(problem, mode.into()).and_then(|mut p| p.check()).map_err(|e| format!("{mode:?}: {e}"))
 }
 
 #[test]
@@ -36,9 +38,9 @@ fn names() {
 }
 
 /// Bytes that the gradient of a problem records.
-fn tape(name: &str, how: How) -> usize {
+fn tape(name: &str, how: Configuration) -> usize {
     let problem = problem(name);
-    let mut prepared = Prepared::new(&problem, how).unwrap_or_else(|e| panic!("{e}"));
+    let mut prepared = PreparedProblem::new(&problem, how).unwrap_or_else(|e| panic!("{e}"));
     prepared.check().unwrap_or_else(|e| panic!("{e}"));
     prepared.tape_bytes()
 }
@@ -66,8 +68,10 @@ fn what_is_not_recorded() {
 #[test]
 fn long_chains_are_recorded_rather_than_computed_again() {
     let thrifty = Pass::CostModel.into();
-    let (fast, small) =
-        (tape("lorenz", Mode::Gradient.into()), tape("lorenz", How { disabled: thrifty, ..Mode::Gradient.into() }));
+    let (fast, small) = (
+        tape("lorenz", Mode::Gradient.into()),
+        tape("lorenz", Configuration { disabled: thrifty, ..Mode::Gradient.into() }),
+    );
     // Twenty numbers a step, and three.
     assert_eq!((fast % 160, small % 24, fast / 160), (0, 0, small / 24));
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::outside::{Outside, PATIENCE, Report, manner_of_death};
+use crate::outside::{PATIENCE, ProcessFiles, Report, manner_of_death};
 use crate::reduce::reduce;
 use crate::text_of;
 
@@ -29,7 +29,7 @@ pub trait Target {
     }
 
     /// Make a failing program small and write it down.
-    fn keep(&self, outside: &Outside, number: u64, class: &str, finds: &Path) -> Result<PathBuf>;
+    fn keep(&self, outside: &ProcessFiles, number: u64, class: &str, finds: &Path) -> Result<PathBuf>;
 }
 
 /// Programs in CLIF.
@@ -45,7 +45,7 @@ impl Target for Programs {
         args
     }
 
-    fn keep(&self, outside: &Outside, number: u64, class: &str, finds: &Path) -> Result<PathBuf> {
+    fn keep(&self, outside: &ProcessFiles, number: u64, class: &str, finds: &Path) -> Result<PathBuf> {
         let small = reduce(outside, &text_of(number, self.second), class)?;
         let said = outside.judge(&small, "clif")?.line;
         let slug: String = class.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(40).collect();
@@ -118,7 +118,7 @@ impl Statistics {
 
 /// Run a campaign.
 pub fn run(target: &dyn Target, plan: &CampaignPlan) -> Result<Statistics> {
-    let outside = Outside::new()?;
+    let outside = ProcessFiles::new()?;
     let start = Instant::now();
     let end = start + plan.time;
     let mut statistics = Statistics::default();
@@ -148,7 +148,7 @@ pub fn run(target: &dyn Target, plan: &CampaignPlan) -> Result<Statistics> {
 }
 
 /// Verdicts of one worker's life. `next` moves behind the last program that it was at.
-fn batch(target: &dyn Target, outside: &Outside, next: &mut u64, end: Instant) -> Result<Vec<(u64, Report)>> {
+fn batch(target: &dyn Target, outside: &ProcessFiles, next: &mut u64, end: Instant) -> Result<Vec<(u64, Report)>> {
     let mut child = outside.spawn(&target.worker(*next, BATCH))?;
     let output = child.stdout.take().context("the worker's output")?;
     let (sender, lines) = channel();
@@ -161,15 +161,15 @@ fn batch(target: &dyn Target, outside: &Outside, next: &mut u64, end: Instant) -
     });
     let mut found = Vec::new();
     let finished = follow(&lines, &mut found, next, end);
-    if finished != Ended::Silent {
+    if finished != EndReason::Silent {
         // It hangs, or the time is up. A process that is gone cannot be killed, which is fine.
         let _ = child.kill();
     }
     let status = child.wait()?;
     // The reader ends with its pipe.
     let _ = reader.join();
-    let died = finished == Ended::Silent && !status.success();
-    if died || finished == Ended::Hang {
+    let died = finished == EndReason::Silent && !status.success();
+    if died || finished == EndReason::Hang {
         let how = if died { manner_of_death(status) } else { "hang".to_owned() };
         found.push((*next, Report::death(&how)));
         *next += 1;
@@ -179,7 +179,7 @@ fn batch(target: &dyn Target, outside: &Outside, next: &mut u64, end: Instant) -
 
 /// Why a worker was listened to no longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum EndReason {
     /// Its output ended.
     Silent,
     /// It said nothing for too long.
@@ -188,7 +188,7 @@ enum Ended {
     Time,
 }
 
-fn follow(lines: &Receiver<String>, found: &mut Vec<(u64, Report)>, next: &mut u64, end: Instant) -> Ended {
+fn follow(lines: &Receiver<String>, found: &mut Vec<(u64, Report)>, next: &mut u64, end: Instant) -> EndReason {
     loop {
         match lines.recv_timeout(PATIENCE) {
             Ok(line) => {
@@ -199,11 +199,11 @@ fn follow(lines: &Receiver<String>, found: &mut Vec<(u64, Report)>, next: &mut u
                     *next = seed + 1;
                 }
                 if Instant::now() > end {
-                    return Ended::Time;
+                    return EndReason::Time;
                 }
             }
-            Err(RecvTimeoutError::Timeout) => return Ended::Hang,
-            Err(RecvTimeoutError::Disconnected) => return Ended::Silent,
+            Err(RecvTimeoutError::Timeout) => return EndReason::Hang,
+            Err(RecvTimeoutError::Disconnected) => return EndReason::Silent,
         }
     }
 }

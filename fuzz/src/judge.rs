@@ -16,7 +16,7 @@ use brolga_oracle::{Limits, Oracle, OracleError, OracleOutcome};
 mod second;
 mod verdict;
 
-pub use verdict::{Verdict, Wrong};
+pub use verdict::{Finding, Verdict};
 use verdict::{checked, failure, is_trivial, refusal, template, wrong};
 
 /// A line that asks for second derivatives.
@@ -27,7 +27,7 @@ const FUEL: u64 = 300_000;
 
 /// How much to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Care {
+pub enum Thoroughness {
     /// What programs compute.
     Usual,
     /// Also the text of every stage, which takes most of the time and hardly ever shows anything.
@@ -35,14 +35,14 @@ pub enum Care {
 }
 
 /// Judge the first `; grad:` line of a file's text.
-pub fn judge(text: &str, care: Care) -> Verdict {
+pub fn judge(text: &str, care: Thoroughness) -> Verdict {
     match quiet::catch(|| try_judge(text, care)) {
         Ok(Ok(verdict) | Err(verdict)) => verdict,
         Err(panic) => wrong(format!("panic {}", template(&panic)), panic),
     }
 }
 
-fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
+fn try_judge(text: &str, care: Thoroughness) -> Result<Verdict, Verdict> {
     let file = File::parse("random", text).map_err(|e| wrong("program", e.to_string()))?;
     if let Some(d) = file.malformed.0.first() {
         return Err(wrong("program", d.to_string()));
@@ -83,7 +83,7 @@ fn try_judge(text: &str, care: Care) -> Result<Verdict, Verdict> {
         return Err(wrong(format!("protocol {}", template(first)), broken.join("; ")));
     }
     other_options(&file, &call, &outcome, tol)?;
-    let modes: &[MemoryMode] = if care == Care::Full { &[MemoryMode::Leave, MemoryMode::Restore] } else { &[] };
+    let modes: &[MemoryMode] = if care == Thoroughness::Full { &[MemoryMode::Leave, MemoryMode::Restore] } else { &[] };
     for &memory in modes {
         let options = Options { memory, ..Options::full() };
         let broken = dump_violations(&file.program, &call.request(), &options).map_err(failure)?;

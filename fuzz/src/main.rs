@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 use brolga_fuzz::bits::target::{self, Bits};
 use brolga_fuzz::bits::{case, generate};
 use brolga_fuzz::campaign::{CampaignPlan, Programs, run};
-use brolga_fuzz::judge::{Care, judge};
-use brolga_fuzz::outside::Outside;
+use brolga_fuzz::judge::{Thoroughness, judge};
+use brolga_fuzz::outside::ProcessFiles;
 use brolga_fuzz::reduce::reduce;
 use brolga_fuzz::text_of;
 use clap::Parser;
@@ -76,11 +76,11 @@ fn main() -> Result<ExitCode> {
         if path.extension().is_some_and(|e| e == "c") {
             println!("{}", target::check(&read(path)?)?);
         } else {
-            println!("{}", judge(&read(path)?, Care::Full));
+            println!("{}", judge(&read(path)?, Thoroughness::Full));
         }
     } else if let Some(path) = &cli.reduce {
         let text = read(path)?;
-        let outside = Outside::new()?;
+        let outside = ProcessFiles::new()?;
         let report = outside.judge(&text, "clif")?;
         let class = report.key().to_owned();
         print!("{}", reduce(&outside, &text, &class)?);
@@ -90,7 +90,7 @@ fn main() -> Result<ExitCode> {
         for number in first..first + cli.count.unwrap_or(0) {
             // One write for each line, since the reader may be gone tomorrow and the line must be
             // whole.
-            let care = if number % 16 == 0 { Care::Full } else { Care::Usual };
+            let care = if number % 16 == 0 { Thoroughness::Full } else { Thoroughness::Usual };
             let line = format!("{number} {}\n", judge(&text_of(number, cli.second), care));
             std::io::stdout().write_all(line.as_bytes())?;
         }

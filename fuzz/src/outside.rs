@@ -43,12 +43,12 @@ pub fn manner_of_death(status: ExitStatus) -> String {
 }
 
 /// Where files of this process may lie.
-pub struct Outside {
+pub struct ProcessFiles {
     exe: PathBuf,
     folder: PathBuf,
 }
 
-impl Outside {
+impl ProcessFiles {
     /// Judge with this executable.
     pub fn new() -> Result<Self> {
         let exe = std::env::current_exe().context("finding the executable")?;
@@ -93,7 +93,7 @@ impl Outside {
     }
 }
 
-impl Drop for Outside {
+impl Drop for ProcessFiles {
     fn drop(&mut self) {
         // What is left in the temporary folder does no harm.
         let _ = std::fs::remove_dir_all(&self.folder);

@@ -23,11 +23,11 @@ mod root;
 
 use anyhow::Result;
 
-use self::program::Reducible;
-use crate::outside::{Outside, Report};
+use self::program::ReducibleProgram;
+use crate::outside::{ProcessFiles, Report};
 
 /// The `n`th edit of a kind, if there are so many.
-type Pass = fn(&Reducible, usize) -> Option<Reducible>;
+type Pass = fn(&ReducibleProgram, usize) -> Option<ReducibleProgram>;
 
 /// From coarse to fine.
 const PASSES: &[Pass] = &[
@@ -45,10 +45,10 @@ const PASSES: &[Pass] = &[
 ];
 
 /// Make `text` smaller while its verdict stays `key` (see [`Report::key`]).
-pub fn reduce(outside: &Outside, text: &str, key: &str) -> Result<String> {
-    let Ok(mut best) = Reducible::parse(text) else { return Ok(text.to_owned()) };
+pub fn reduce(outside: &ProcessFiles, text: &str, key: &str) -> Result<String> {
+    let Ok(mut best) = ReducibleProgram::parse(text) else { return Ok(text.to_owned()) };
     edit::clean(&mut best);
-    let still = |p: &Reducible| -> Result<bool> { Ok(outside.judge(&p.text(), "clif")?.key() == key) };
+    let still = |p: &ReducibleProgram| -> Result<bool> { Ok(outside.judge(&p.text(), "clif")?.key() == key) };
     if !still(&best)? {
         // Even removing what is unused hides the mistake.
         return Ok(text.to_owned());

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::Type;
-use brolga::second::{Along, Second};
+use brolga::second::{ArgDirection, HessianProducts};
 use brolga::{Arg, ArgActivity, HessianRule, Options, ResultActivity};
 use brolga_driver::noise::Noise;
 use brolga_driver::text::ElemType;
@@ -102,16 +102,16 @@ impl<'a> Run<'a> {
             let value = self.arg(i);
             let duplicated = call.specs[i].activity == ArgActivity::Duplicated;
             let block = self.blocks[i].as_mut().filter(|_| duplicated);
-            let moves = |b: &mut Block| Along::Memory {
+            let moves = |b: &mut Block| ArgDirection::Memory {
                 tangent: b.direction.as_mut_ptr() as u64,
                 product: b.product.as_mut_ptr() as u64,
             };
             let shadow = block.as_ref().map_or(0, |b| b.shadow.as_ptr() as u64);
-            let still = || self.directions[i].clone().map_or(Along::Still, Along::Value);
+            let still = || self.directions[i].clone().map_or(ArgDirection::Still, ArgDirection::Value);
             along.push(block.map_or_else(still, moves));
             args.push(Arg { value, shadow, ..Arg::new(DataValue::I64(0)) });
         }
-        let mut out = Second::default();
+        let mut out = HessianProducts::default();
         // SAFETY: blocks are as long as the call says.
         let run = unsafe { rule.product(&args, &along, &call.seeds, &mut out) };
         run.ok()?;

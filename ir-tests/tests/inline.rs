@@ -8,11 +8,11 @@ use brolga::cranelift_codegen::ir;
 use brolga::{Arg, ArgActivity, DerivedRule, Effort, Error, Inline, Mode, Options, Program, Request, jit};
 use brolga_driver::check::Tolerances;
 use brolga_driver::check::forward::forward;
-use brolga_driver::explain::{Wanted, explain, text};
+use brolga_driver::explain::{ExplainRequest, explain, text};
 use brolga_driver::run::gradient;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Directive, File};
-use brolga_ir::inst::{AdOp, Asks, Check, Shape};
+use brolga_ir::inst::{AdOp, Check, ClearQuery, Shape};
 use brolga_transform::derive_with;
 
 const TEXT: &str = include_str!("../cases/calls/inline.clif");
@@ -377,7 +377,7 @@ fn an_explanation_names_the_callee() {
     let line = "%matvec([1.0, 2.0, 3.0, 4.0], [5.0, 6.0], [0.0, 0.0], 2) shadow 2=[0.5, 2.0]";
     let (parsed, clauses) = brolga_driver::text::directive::call_with_clauses(line).expect("it is a call");
     let call = file.bind(line, &parsed, &clauses).expect("it fits");
-    let wanted = Wanted { top: 4, inline: Inline::SMALL, mode: Mode::Split, ..Wanted::default() };
+    let wanted = ExplainRequest { top: 4, inline: Inline::SMALL, mode: Mode::Split, ..ExplainRequest::default() };
     let found = text::text(line, &explain(&file.program, &call, wanted).expect("it runs"));
     let plan = found.split("\nRecorded").nth(1).expect("it is said what is recorded");
     assert!(plan.contains("block2 of %dot (line "), "{plan}");
@@ -435,7 +435,7 @@ fn checked(program: &Program, request: &Request, options: &Options) -> Vec<(Stri
         for (&inst, stmt) in s.stmts.iter() {
             let loses = |op: &AdOp| match op {
                 AdOp::TrapIf(_, check) => *check == Check::UntrackedBits,
-                AdOp::ZeroMem { asks, .. } => matches!(asks, Asks::Zero | Asks::Bits),
+                AdOp::ZeroMem { asks, .. } => matches!(asks, ClearQuery::Zero | ClearQuery::Bits),
                 AdOp::AddMem { shape, .. } => matches!(shape, Shape::Bytes { .. }),
                 _ => false,
             };

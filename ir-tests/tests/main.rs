@@ -27,8 +27,8 @@ mod steady;
 mod verified;
 mod wrong_rules;
 
-use brolga_testing::counting::Counting;
+use brolga_testing::counting::CountingAllocator;
 
 /// Tests count what their threads ask for.
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;

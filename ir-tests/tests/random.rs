@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use brolga_fuzz::judge::{Care, Verdict, judge};
+use brolga_fuzz::judge::{Thoroughness, Verdict, judge};
 use brolga_oracle::generate::{Feature, Size, Source, program};
 use brolga_testing::{asked, budget};
 use proptest::collection::vec;
@@ -40,7 +40,7 @@ fn gradients_of_random_programs() {
         seed[..8].copy_from_slice(&round.to_le_bytes());
         let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
         let result = runner.run(&vec(any::<u8>(), 50..4000), |bytes| {
-            let verdict = judge(&text_of(&bytes), Care::Usual);
+            let verdict = judge(&text_of(&bytes), Thoroughness::Usual);
             tried.set(tried.get() + 1);
             match verdict {
                 Verdict::Wrong(w) => return Err(TestCaseError::fail(format!("{}: {}", w.class, w.detail))),

@@ -9,7 +9,7 @@ use brolga::{Effort, MemoryMode, Mode, Options, jit};
 use brolga_driver::{Directive, File};
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Term};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Defs};
-use brolga_ir::verify::{self, Fault, GraphKind, Known, Rule};
+use brolga_ir::verify::{self, Fault, GraphContext, GraphKind, Rule};
 use brolga_ir::{BlockId, InstId};
 use brolga_testing::shares;
 use brolga_transform::{Stages, derive_with};
@@ -19,7 +19,8 @@ use ir_tests::cases;
 fn verdict(stages: &Stages<'_>, forward: &CfgBlocks, pullback: &CfgBlocks) -> Result<(), Vec<Fault>> {
     let (facts, plan) = (&stages.facts, &stages.plan);
     let frame = plan.frame.as_ref();
-    let known = |kind| Known { kind, primal: facts.func(), ct: &facts.activity.ct, frame, id_bytes: plan.id_bytes };
+    let known =
+        |kind| GraphContext { kind, primal: facts.func(), ct: &facts.activity.ct, frame, id_bytes: plan.id_bytes };
     if pullback.blocks.is_empty() {
         return verify::graph(forward, known(GraphKind::Combined));
     }

@@ -12,7 +12,7 @@ thread_local! {
 }
 
 /// The system's allocator with counters. A block that changes its size counts as a new one.
-pub struct Counting;
+pub struct CountingAllocator;
 
 fn count(bytes: usize) {
     BYTES.set(BYTES.get() + bytes);
@@ -20,7 +20,7 @@ fn count(bytes: usize) {
 }
 
 // SAFETY: defers to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
         // SAFETY: the caller's obligation.

@@ -9,7 +9,7 @@ use cranelift_module::{DataDescription, DataId, FuncId, Linkage, Module, ModuleE
 
 /// What a program's functions and data are in a module, by their symbols.
 #[derive(Default)]
-pub struct Loaded {
+pub struct LoadedModule {
     /// Functions, imports among them.
     pub functions: BTreeMap<String, FuncId>,
     /// Data objects.
@@ -20,8 +20,8 @@ pub struct Loaded {
 ///
 /// # Errors
 /// What the module says, if it does not compile a function.
-pub fn load<M: Module>(module: &mut M, program: &Program, root: FuncKey) -> Result<Loaded, Box<ModuleError>> {
-    let mut out = Loaded::default();
+pub fn load<M: Module>(module: &mut M, program: &Program, root: FuncKey) -> Result<LoadedModule, Box<ModuleError>> {
+    let mut out = LoadedModule::default();
     for d in program.data.values() {
         let id = module.declare_data(&d.symbol, Linkage::Local, d.writable, false)?;
         let mut description = DataDescription::new();
@@ -60,7 +60,7 @@ pub fn load<M: Module>(module: &mut M, program: &Program, root: FuncKey) -> Resu
 }
 
 /// A body whose names are ids.
-fn named(body: &ir::Function, loaded: &Loaded) -> ir::Function {
+fn named(body: &ir::Function, loaded: &LoadedModule) -> ir::Function {
     let mut func = body.clone();
     let id = |symbol: &str| match (loaded.functions.get(symbol), loaded.data.get(symbol)) {
         (Some(f), _) => Some((0, f.as_u32())),

@@ -19,10 +19,10 @@ mod vectors;
 use crate::problem::{Problem, Size};
 
 /// A problem of some size.
-pub type Make = fn(Size) -> Problem;
+pub type ProblemConstructor = fn(Size) -> Problem;
 
 /// All problems by name, in the order of the table.
-pub const ALL: &[(&str, Make)] = &[
+pub const ALL: &[(&str, ProblemConstructor)] = &[
     ("mul", straight::mul),
     ("rot", straight::rot),
     ("block", straight::block),
@@ -61,7 +61,7 @@ pub struct Series {
     /// What it is called in tables.
     pub name: &'static str,
     /// The problem of some length.
-    pub make: Make,
+    pub make: ProblemConstructor,
     /// Lengths.
     pub lengths: &'static [usize],
     /// Whether it is the code that grows, and not what it runs on.

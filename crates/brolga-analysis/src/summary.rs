@@ -6,7 +6,7 @@
 //!
 //! **Answer.** [`crate::calls::summarise`] computes a [`Summary`] for each function, and
 //! [`Summaries`] for all: which parameters are addresses, what lies behind them, between which ends
-//! bits move ([`Link`]), how they become floats ([`Demand`]) or numbers ([`Becomes`]), what
+//! bits move ([`Link`]), how they become floats ([`Demand`]) or numbers ([`IntegerFate`]), what
 //! functions write, and which can run later than in the primal ([`Delay`]). What has no summary has
 //! an answer that stands for that: `false`, nothing, or [`Sources::Anything`].
 //!
@@ -35,7 +35,7 @@ pub enum Demand {
 
 /// What becomes of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Becomes {
+pub enum IntegerFate {
     /// It is stored, or what is computed from it is.
     Stored,
     /// A float, by a conversion.
@@ -91,7 +91,7 @@ pub struct Summary {
     /// Per parameter: how its bits become a float's, as far as the function tells.
     pub demands: Vec<Option<Demand>>,
     /// Per parameter: what becomes of it.
-    pub becomes: BTreeSet<(usize, Becomes)>,
+    pub becomes: BTreeSet<(usize, IntegerFate)>,
     /// It loads an address.
     pub loads_pointers: bool,
 }
@@ -151,7 +151,7 @@ pub struct Provenance {
 
 /// Which functions take a root.
 #[derive(Clone, Debug, Default)]
-pub struct Taking {
+pub struct RootTakers {
     /// Those that do themselves.
     pub(crate) direct: HashSet<FuncKey>,
     /// Those as well that call one that does.
@@ -189,16 +189,16 @@ pub struct Summaries {
     /// Whether some function computes a float's bits from integers in memory.
     pub(crate) demanded: bool,
     /// Which functions take a root.
-    pub(crate) roots: Taking,
+    pub(crate) roots: RootTakers,
     /// Whether the program makes numbers of integers at all.
     pub(crate) makes_numbers: bool,
     /// What callers make of results.
-    pub(crate) becoming_results: HashSet<(FuncKey, usize, Becomes)>,
+    pub(crate) becoming_results: HashSet<(FuncKey, usize, IntegerFate)>,
 }
 
 impl Summaries {
     /// Which functions take a root, or call one that does: [`crate::guards::root_takers::taking`].
-    pub fn roots(&self) -> &Taking {
+    pub fn roots(&self) -> &RootTakers {
         &self.roots
     }
 
@@ -316,12 +316,12 @@ impl Summaries {
     }
 
     /// Whether this becomes of a parameter of `f`, or of what is computed from it.
-    pub fn becomes(&self, f: FuncKey, i: usize, what: Becomes) -> bool {
+    pub fn becomes(&self, f: FuncKey, i: usize, what: IntegerFate) -> bool {
         self.funcs.get(&f).is_some_and(|s| s.becomes.contains(&(i, what)))
     }
 
     /// Whether a caller of `f` makes this of a result.
-    pub fn result_becomes(&self, f: FuncKey, k: usize, what: Becomes) -> bool {
+    pub fn result_becomes(&self, f: FuncKey, k: usize, what: IntegerFate) -> bool {
         self.becoming_results.contains(&(f, k, what))
     }
 

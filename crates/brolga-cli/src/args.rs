@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use brolga::{Checkpoints, InverseCheck, Options};
-use brolga_driver::text::Undone;
+use brolga_driver::text::UndoneFunction;
 use brolga_driver::wasm::{Allocators, Imports, ModuleOptions};
 use clap::{Args, ValueEnum, ValueHint};
 
@@ -36,11 +36,11 @@ pub struct FileArg {
     /// says at how many, F=G,0:v1*8 where it counts elements of 8 bytes; several behind commas.
     /// With F alone the inverse is derived. May be repeated.
     #[arg(long = "inverse", value_name = "F[=G],N:BYTES", value_parser = inverse)]
-    pub inverses: Vec<Undone>,
+    pub inverses: Vec<UndoneFunction>,
 }
 
-fn inverse(text: &str) -> Result<Undone, String> {
-    Undone::parse(text).map_err(|e| e.to_string())
+fn inverse(text: &str) -> Result<UndoneFunction, String> {
+    UndoneFunction::parse(text).map_err(|e| e.to_string())
 }
 
 fn inverse_check(text: &str) -> Result<InverseCheck, String> {

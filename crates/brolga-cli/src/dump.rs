@@ -82,7 +82,7 @@ impl TypedValueParser for StageName {
 
 /// Run the command.
 pub fn run(args: &DumpArgs) -> Result<(), Failure> {
-    let wanted = Wanted::parse(args)?;
+    let wanted = DumpTarget::parse(args)?;
     let wanted_func = args.func.iter().map(|f| f.trim_start_matches('%').to_owned()).collect::<Vec<_>>();
     let file = read_for(&args.input, &wanted_func, true)?;
     let func = choice::function(&file, args.func.as_deref())?;
@@ -94,11 +94,11 @@ pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     let failed = |e| Failure::Run(format!("%{}", file.program.funcs[func].symbol), e);
     let dump = |stage| caught("dump", || brolga::dump(&file.program, &request, &options, stage)).map_err(failed);
     match wanted {
-        Wanted::Stage(stage) => show(&with_newline(dump(stage)?)),
-        Wanted::Dot => {
+        DumpTarget::Stage(stage) => show(&with_newline(dump(stage)?)),
+        DumpTarget::Dot => {
             show(&with_newline(caught("dot", || brolga::dot(&file.program, &request, &options)).map_err(failed)?));
         }
-        Wanted::Diff(a, b) => {
+        DumpTarget::Diff(a, b) => {
             let (before, after) = (with_newline(dump(a)?), with_newline(dump(b)?));
             let diff = TextDiff::from_lines(&before, &after);
             show(&diff.unified_diff().context_radius(3).header(a.name(), b.name()).to_string());
@@ -107,13 +107,13 @@ pub fn run(args: &DumpArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-enum Wanted {
+enum DumpTarget {
     Stage(Stage),
     Diff(Stage, Stage),
     Dot,
 }
 
-impl Wanted {
+impl DumpTarget {
     fn parse(args: &DumpArgs) -> Result<Self, Failure> {
         // A stage that is named beside either is checked, and what is drawn or compared has
         // precedence.

@@ -17,7 +17,7 @@ use brolga::cranelift_codegen::ir::InstructionData;
 use brolga::{Checkpoints, Error, Options, Program, Trap};
 use brolga_driver::File;
 use brolga_driver::check::work_and_span;
-use brolga_driver::explain::{Wanted, explain, json, text};
+use brolga_driver::explain::{ExplainRequest, explain, json, text};
 use brolga_driver::output::{error_json, plan_json, plan_text};
 use brolga_driver::protocol::derive;
 use brolga_driver::run::executed;
@@ -76,7 +76,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("`--wrt {arg}`: {} has {} arguments", job.name(), job.call.args.len())));
         }
         let Options { mode, inline, effort, untracked, .. } = job.options;
-        let wanted = Wanted { wrt, top: args.top, mode, inline, effort, untracked };
+        let wanted = ExplainRequest { wrt, top: args.top, mode, inline, effort, untracked };
         let found = explain(&file.program, &job.call, wanted).map_err(|e| not_run(&job.name(), &file.program, e))?;
         if wrt.is_some() && found.entries.is_empty() {
             let given = args.wrt.as_deref().unwrap_or_default();
@@ -103,8 +103,9 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
                 }
             }
             if args.modes {
-                let entry =
-                    |(_, key, error): &Possible| ((*key).to_owned(), error.as_ref().map_or(Value::Null, error_json));
+                let entry = |(_, key, error): &ModeAvailability| {
+                    ((*key).to_owned(), error.as_ref().map_or(Value::Null, error_json))
+                };
                 all["modes"] = Value::Object(modes.iter().map(entry).collect());
             }
             show(&format!("{all}\n"));
@@ -184,17 +185,17 @@ fn forks(program: &Program, root: FuncKey) -> Vec<String> {
 }
 
 /// A mode in words and as a key, and why it cannot be had.
-type Possible = (&'static str, &'static str, Option<Error>);
+type ModeAvailability = (&'static str, &'static str, Option<Error>);
 
 /// Whether a function can be derived in other modes than that of the gradient.
-fn modes(file: &File, job: &Job<'_>) -> Vec<Possible> {
+fn modes(file: &File, job: &Job<'_>) -> Vec<ModeAvailability> {
     let options = Options { mode: brolga::Mode::Tangent, ..job.options() };
     let tangent = derive(&file.program, &job.call.request(), &options).err();
     let second = brolga_driver::second::rule(&file.program, &job.call, &job.options()).err();
     vec![("Forward mode", "tangent", tangent), ("Second derivatives", "second", second)]
 }
 
-fn mode_text((name, _, error): &Possible) -> String {
+fn mode_text((name, _, error): &ModeAvailability) -> String {
     match error {
         None => format!("\n{name}: can be derived\n"),
         Some(error) => format!("\n{name}: refused\n  {}\n", error.to_string().replace('\n', "\n  ")),

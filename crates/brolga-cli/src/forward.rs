@@ -134,9 +134,9 @@ pub fn jvp(args: &JvpArgs) -> Result<(), Failure> {
             };
             let found = found.map_err(|e| Failure::Run(job.name(), e))?;
             let what = match (args.taylor, found.len()) {
-                (Some(_), _) => TangentsOf::Orders,
-                (None, 1) => TangentsOf::Direction,
-                (None, _) => TangentsOf::Directions,
+                (Some(_), _) => TangentFamily::Orders,
+                (None, 1) => TangentFamily::Direction,
+                (None, _) => TangentFamily::Directions,
             };
             show(&match args.json {
                 true => format!("{}\n", jvp_json(&job.call, &found, what)),
@@ -199,7 +199,7 @@ fn forward_mode(job: &Job<'_>, width: u32) -> Options {
 
 /// What several tangents of a call are.
 #[derive(Clone, Copy, PartialEq)]
-enum TangentsOf {
+enum TangentFamily {
     /// There is one.
     Direction,
     /// One for each direction.
@@ -211,18 +211,18 @@ enum TangentsOf {
 /// `{"function", "value", "tangent", "buffers", "tangents"}`; of several directions, `tangent` and
 /// `tangents` are lists with one entry for each. With one for each order, they are called
 /// `coefficients` and `buffer_coefficients`.
-fn jvp_json(call: &Invocation, found: &[Tangents], what: TangentsOf) -> Value {
+fn jvp_json(call: &Invocation, found: &[Tangents], what: TangentFamily) -> Value {
     let buffer = |b: &Option<Vec<brolga_driver::Num>>| b.as_ref().map(|b| output::item_json(&Item::Many(b.clone())));
     let tangent = |t: &Tangents| t.results.iter().map(|r| r.as_ref().map(output::item_json)).collect::<Vec<_>>();
     let of_buffers = |t: &Tangents| t.of_buffers.iter().map(buffer).collect::<Vec<_>>();
     let first = &found[0];
     let each = |of: &dyn Fn(&Tangents) -> Vec<Option<Value>>| match what {
-        TangentsOf::Direction => json!(of(first)),
-        TangentsOf::Directions | TangentsOf::Orders => json!(found.iter().map(of).collect::<Vec<_>>()),
+        TangentFamily::Direction => json!(of(first)),
+        TangentFamily::Directions | TangentFamily::Orders => json!(found.iter().map(of).collect::<Vec<_>>()),
     };
     let [of_results, of_memory] = match what {
-        TangentsOf::Orders => ["coefficients", "buffer_coefficients"],
-        TangentsOf::Direction | TangentsOf::Directions => ["tangent", "tangents"],
+        TangentFamily::Orders => ["coefficients", "buffer_coefficients"],
+        TangentFamily::Direction | TangentFamily::Directions => ["tangent", "tangents"],
     };
     json!({
         "function": format!("%{}", call.symbol),
@@ -233,14 +233,14 @@ fn jvp_json(call: &Invocation, found: &[Tangents], what: TangentsOf) -> Value {
     })
 }
 
-fn jvp_text(written: &str, found: &[Tangents], what: TangentsOf) -> String {
+fn jvp_text(written: &str, found: &[Tangents], what: TangentFamily) -> String {
     let first = &found[0];
     let mut out = output::values_text(written, &first.value, &first.buffers);
     for (n, t) in found.iter().enumerate() {
         let (which, tangent) = match what {
-            TangentsOf::Direction => (String::new(), "tangent"),
-            TangentsOf::Directions => (format!("direction {n}, "), "tangent"),
-            TangentsOf::Orders => (format!("order {}, ", n + 1), "coefficient"),
+            TangentFamily::Direction => (String::new(), "tangent"),
+            TangentFamily::Directions => (format!("direction {n}, "), "tangent"),
+            TangentFamily::Orders => (format!("order {}, ", n + 1), "coefficient"),
         };
         for (k, r) in t.results.iter().enumerate() {
             let name = if t.results.len() == 1 { tangent.to_owned() } else { format!("{tangent} {k}") };

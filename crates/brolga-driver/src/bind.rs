@@ -24,7 +24,7 @@ use brolga_reversible::PlaceWord;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Type, types};
 
-use crate::text::cursor::Parsed;
+use crate::text::cursor::ParseResult;
 use crate::text::number::{parse_f32, parse_f64, parse_int};
 use crate::text::{Call, Clauses, ElemType, List, Literal, Spanned, SyntaxError};
 use crate::value::{Num, bits_of_vector, decode_all, is_float, to_data};
@@ -80,7 +80,7 @@ pub struct Invocation {
 impl Invocation {
     /// Read `call` and its clauses for the function that it names. `text` is what both were parsed
     /// from.
-    pub fn bind(program: &Program, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Self> {
+    pub fn bind(program: &Program, text: &str, call: &Call, clauses: &Clauses) -> ParseResult<Self> {
         let func = find(program, text, &call.func)?;
         let signature = &program.funcs[func].signature;
         // The runner of the call passes an instance; then pointers are offsets into its memory.
@@ -281,7 +281,7 @@ impl Invocation {
     ///
     /// # Errors
     /// Numbers that are none of their type, and types of both sizes.
-    pub(crate) fn encode_mixed(&mut self, text: &str, call: &Call) -> Parsed<()> {
+    pub(crate) fn encode_mixed(&mut self, text: &str, call: &Call) -> ParseResult<()> {
         for (i, written) in call.args.iter().enumerate() {
             let Literal::List(list) = written else { continue };
             let Some(words) = self.words.get(i).cloned().flatten().filter(|_| list.elem.is_none() && self.is_mixed(i))
@@ -356,7 +356,7 @@ fn promise(
     args: &[BoundArg],
     specs: &mut [ArgSpec],
     promised: fn(ArgSpec) -> ArgSpec,
-) -> Parsed<()> {
+) -> ParseResult<()> {
     for n in said.unwrap_or_default() {
         match args.get(n.node) {
             Some(BoundArg::Buffer { .. } | BoundArg::Same(_)) => specs[n.node] = promised(specs[n.node]),
@@ -375,7 +375,7 @@ fn promise(
 }
 
 /// The function called `name`, which must be defined.
-fn find(program: &Program, text: &str, name: &Spanned<String>) -> Parsed<FuncKey> {
+fn find(program: &Program, text: &str, name: &Spanned<String>) -> ParseResult<FuncKey> {
     match program.func(&name.node) {
         Some(key) if program.funcs[key].body.is_some() => Ok(key),
         found => {
@@ -393,7 +393,14 @@ fn find(program: &Program, text: &str, name: &Spanned<String>) -> Parsed<FuncKey
     }
 }
 
-fn argument(text: &str, literal: &Literal, ty: Type, pointer: Type, i: usize, before: &[BoundArg]) -> Parsed<BoundArg> {
+fn argument(
+    text: &str,
+    literal: &Literal,
+    ty: Type,
+    pointer: Type,
+    i: usize,
+    before: &[BoundArg],
+) -> ParseResult<BoundArg> {
     let fail = |span, message: String| Err(SyntaxError::new(text, span, message));
     match literal {
         Literal::Number(n) => Ok(BoundArg::Value(scalar(text, n, ty)?)),
@@ -420,7 +427,7 @@ fn argument(text: &str, literal: &Literal, ty: Type, pointer: Type, i: usize, be
     }
 }
 
-pub(crate) fn scalar(text: &str, n: &Spanned<String>, ty: Type) -> Parsed<DataValue> {
+pub(crate) fn scalar(text: &str, n: &Spanned<String>, ty: Type) -> ParseResult<DataValue> {
     let wrong = |message: String| SyntaxError::new(text, n.span.clone(), message);
     if ty.is_vector() && n.node.starts_with("0x") && !n.node.contains(['.', 'p', 'P']) {
         return bits_of_vector(&n.node, ty).map_err(wrong);
@@ -435,7 +442,7 @@ pub(crate) fn scalar(text: &str, n: &Spanned<String>, ty: Type) -> Parsed<DataVa
     to_data(ty, |_| num).ok_or_else(|| wrong(format!("values of type {ty} cannot be passed")))
 }
 
-pub(crate) fn vector(text: &str, list: &List, ty: Type) -> Parsed<DataValue> {
+pub(crate) fn vector(text: &str, list: &List, ty: Type) -> ParseResult<DataValue> {
     let wrong = |message: String| SyntaxError::new(text, list.span.clone(), message);
     let lanes = ty.lane_count() as usize;
     if list.elem.is_some_and(|e| ElemType::of(ty.lane_type()) != Some(e)) {
@@ -463,7 +470,7 @@ fn number(text: &str, ty: Type) -> Result<Num, String> {
 }
 
 /// The bytes of a buffer. `elem` says what it must hold, if that is known.
-pub(crate) fn encode_list(text: &str, list: &List, elem: Option<ElemType>) -> Parsed<(ElemType, Vec<u8>)> {
+pub(crate) fn encode_list(text: &str, list: &List, elem: Option<ElemType>) -> ParseResult<(ElemType, Vec<u8>)> {
     let elem = match (list.elem, elem) {
         (Some(written), Some(wanted)) if written != wanted => {
             let message = format!("expected elements of type {}, found {}", wanted.name(), written.name());
@@ -478,7 +485,7 @@ pub(crate) fn encode_list(text: &str, list: &List, elem: Option<ElemType>) -> Pa
     Ok((elem, data.repeat(list.copies)))
 }
 
-fn activities(text: &str, clauses: &Clauses, args: &[BoundArg], params: &[Type]) -> Parsed<Vec<ArgActivity>> {
+fn activities(text: &str, clauses: &Clauses, args: &[BoundArg], params: &[Type]) -> ParseResult<Vec<ArgActivity>> {
     if let Some(given) = &clauses.activity {
         check_activities(given, args, params)
             .map_err(|(message, help)| SyntaxError::new(text, given.span.clone(), message).help(help))?;
@@ -534,7 +541,7 @@ fn set_shadow(
     list: &List,
     args: &mut [BoundArg],
     activity: &[ArgActivity],
-) -> Parsed<()> {
+) -> ParseResult<()> {
     let fail = |span: &std::ops::Range<usize>, message: String| Err(SyntaxError::new(text, span.clone(), message));
     let i = index.node;
     if i >= args.len() {
@@ -561,7 +568,7 @@ fn set_shadow(
     Ok(())
 }
 
-fn seeds(text: &str, given: Option<&Spanned<Vec<Literal>>>, returns: &[Type]) -> Parsed<Vec<DataValue>> {
+fn seeds(text: &str, given: Option<&Spanned<Vec<Literal>>>, returns: &[Type]) -> ParseResult<Vec<DataValue>> {
     let Some(given) = given else { return Ok(returns.iter().map(|ty| default_seed(*ty)).collect()) };
     if given.node.len() != returns.len() {
         let message = format!(

@@ -31,7 +31,7 @@ pub mod second;
 
 use brolga::{DerivedRule, Error, InverseStats, LoopStats, Program};
 use brolga_ir::driver::Driver;
-use brolga_oracle::fd::{self, Verdict, Why};
+use brolga_oracle::fd::{self, FdFailure, Verdict};
 use brolga_oracle::{Oracle, OracleError, Stray, Tangent};
 
 use crate::bind::Invocation;
@@ -302,7 +302,7 @@ impl<'a> Samples<'a> {
         let sample = |x| self.at(i, x).inspect_err(|e| failed = Some(format!("at {x:?} the primal fails: {e}")));
         let verdict = fd::derivative(sample, input.value, &options);
         if let Verdict::Unreliable(why) = verdict {
-            let why = failed.filter(|_| why == Why::Undefined).unwrap_or_else(|| why.text().to_owned());
+            let why = failed.filter(|_| why == FdFailure::Undefined).unwrap_or_else(|| why.text().to_owned());
             silent.push(format!("finite differences: {why}"));
         }
         verdict
@@ -315,7 +315,7 @@ pub fn tape_gradient(program: &Program, call: &Invocation) -> Result<Outcome, Or
 }
 
 /// What the tape says.
-struct OnTape {
+struct TapeOutcome {
     outcome: Outcome,
     /// In the place of the gradient: how far it may be off by rounding alone.
     rounding: Outcome,
@@ -324,7 +324,7 @@ struct OnTape {
     stray: Option<Stray>,
 }
 
-impl OnTape {
+impl TapeOutcome {
     /// The noise of the objective. Known roundings may be none: what is only rounded to whole
     /// numbers leaves nothing on the tape.
     fn noise_at(&self, tolerances: Tolerances) -> f64 {
@@ -354,7 +354,7 @@ pub fn work_and_span(program: &Program, call: &Invocation) -> Option<(u64, u64)>
     unsafe { Oracle::new(call.interpreted(program)).work_and_span(call.func, &args) }.ok()
 }
 
-fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> {
+fn on_tape(program: &Program, call: &Invocation) -> Result<TapeOutcome, OracleError> {
     let memory = Memory::new(call).map_err(|e| OracleError::NotBegun(e.to_string()))?;
     let args = oracle_args(call, &memory);
     // SAFETY: pointers are to live blocks of `memory`; see `run::gradient_in` for what the program
@@ -375,7 +375,7 @@ fn on_tape(program: &Program, call: &Invocation) -> Result<OnTape, OracleError> 
         inverses: InverseStats::default(),
     };
     let rounding = Outcome { gradient: entries(r.rounding), ..outcome.clone() };
-    Ok(OnTape { outcome, rounding, noise: r.noise, stray: r.stray })
+    Ok(TapeOutcome { outcome, rounding, noise: r.noise, stray: r.stray })
 }
 
 /// ⟨ȳ, Jẋ⟩ against ⟨Jᵀȳ, ẋ⟩ for a random direction.

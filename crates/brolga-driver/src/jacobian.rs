@@ -84,13 +84,13 @@ pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Erro
 }
 
 /// How to get a rule of a mode and a width, whose data objects are as at the start.
-pub type RulesOf<'a> = &'a dyn Fn(Mode, u32) -> Result<DerivedRule, Error>;
+pub type RuleSource<'a> = &'a dyn Fn(Mode, u32) -> Result<DerivedRule, Error>;
 
 /// That tangents of memory are known ([`DerivedRule::known_tangents`]).
 ///
 /// # Errors
 /// As of that.
-pub fn known(rules: RulesOf<'_>, tangents: &[f64]) -> Result<(), Error> {
+pub fn known(rules: RuleSource<'_>, tangents: &[f64]) -> Result<(), Error> {
     if tangents.iter().any(|x| x.is_nan()) { rules(Mode::Tangent, 1)?.known_tangents(tangents) } else { Ok(()) }
 }
 
@@ -102,7 +102,7 @@ pub fn known(rules: RulesOf<'_>, tangents: &[f64]) -> Result<(), Error> {
 /// As [`tangents`] and [`outputs`], and as of [`DerivedRule::forward`] and
 /// [`brolga::Pullback::call`].
 pub fn jacobian(
-    rules: RulesOf<'_>,
+    rules: RuleSource<'_>,
     call: &Invocation,
     buffers: &[usize],
     way: Option<Sweep>,
@@ -144,8 +144,8 @@ pub fn jacobian(
         }
         Sweep::Reverse => {
             let width = if m > 1 { width_for(m) } else { 1 };
-            let mut back = match Back::new(rules, call, width) {
-                Err(e) if e.is_too_wide() => Back::new(rules, call, 1)?,
+            let mut back = match ReusedForward::new(rules, call, width) {
+                Err(e) if e.is_too_wide() => ReusedForward::new(rules, call, 1)?,
                 back => back?,
             };
             let some = |all: &[Vec<f64>]| {
@@ -154,7 +154,7 @@ pub fn jacobian(
                 while found.len() < all.len() {
                     let some = &all[found.len()..all.len().min(found.len() + back.width)];
                     match back.rows(&rows, &columns, some) {
-                        Err(e) if back.width > 1 && e.is_too_wide() => back = Back::new(rules, call, 1)?,
+                        Err(e) if back.width > 1 && e.is_too_wide() => back = ReusedForward::new(rules, call, 1)?,
                         some => found.extend(some?),
                     }
                 }
@@ -175,7 +175,7 @@ pub fn jacobian(
 }
 
 /// A forward pass whose pullback is called for some rows after others.
-struct Back<'a> {
+struct ReusedForward<'a> {
     call: &'a Invocation,
     /// The same without initial shadows.
     still: Invocation,
@@ -185,8 +185,8 @@ struct Back<'a> {
     width: usize,
 }
 
-impl<'a> Back<'a> {
-    fn new(rules: RulesOf<'_>, call: &'a Invocation, width: usize) -> Result<Self, Error> {
+impl<'a> ReusedForward<'a> {
+    fn new(rules: RuleSource<'_>, call: &'a Invocation, width: usize) -> Result<Self, Error> {
         let mut still = call.clone();
         for arg in &mut still.args {
             if let BoundArg::Buffer { shadow, .. } = arg {

@@ -66,8 +66,8 @@ use crate::bind::Invocation;
 use crate::quiet::catch;
 use crate::reversible::{KnownInverses, Reversible};
 use crate::source::{self, Chunk};
-use crate::text::cursor::Parsed;
-use crate::text::{Call, Clauses, DataLine, Directive, InverseLine, SyntaxError, Undone};
+use crate::text::cursor::ParseResult;
+use crate::text::{Call, Clauses, DataLine, Directive, InverseLine, SyntaxError, UndoneFunction};
 use crate::wasm::{ModuleOptions, Wasm};
 
 /// A CLIF file, read and verified.
@@ -90,7 +90,7 @@ pub struct File {
     /// The reversible functions, if the file is of these.
     pub reversible: Option<Reversible>,
     /// Functions of the file that others undo.
-    pub undone: Vec<Undone>,
+    pub undone: Vec<UndoneFunction>,
 }
 
 impl File {
@@ -171,7 +171,7 @@ impl File {
 
     /// Read a call and its clauses for the function of this file that it names. `text` is what both
     /// were parsed from.
-    pub fn bind(&self, text: &str, call: &Call, clauses: &Clauses) -> Parsed<Invocation> {
+    pub fn bind(&self, text: &str, call: &Call, clauses: &Clauses) -> ParseResult<Invocation> {
         let Some(wasm) = &self.wasm else {
             if let Some(reversible) = &self.reversible {
                 reversible.takes(text, call, self.program.func(&call.func.node).is_some())?;
@@ -326,8 +326,8 @@ impl File {
     ///
     /// # Errors
     /// AD0192 if the one cannot undo the other, AD0195 if none is found.
-    pub fn undo(&mut self, undone: &Undone) -> Result<(), Diagnostics> {
-        let Undone { function, inverse, state } = undone;
+    pub fn undo(&mut self, undone: &UndoneFunction) -> Result<(), Diagnostics> {
+        let UndoneFunction { function, inverse, state } = undone;
         match inverse {
             Some(inverse) => self.program.set_inverse(&function.node, inverse, state)?,
             None => brolga::find_inverse(&mut self.program, &function.node, state)?,

@@ -119,12 +119,12 @@ pub struct Memory {
     args: Vec<BoundArg>,
     specs: Vec<ArgSpec>,
     /// The instance that holds the buffers.
-    instance: Option<Inside>,
+    instance: Option<InstanceBuffers>,
 }
 
 /// An instance of a module that holds the buffers of a call.
 #[derive(Debug)]
-struct Inside {
+struct InstanceBuffers {
     instance: Instance,
     /// Addresses of buffers in it.
     at: Vec<Option<u32>>,
@@ -166,7 +166,7 @@ impl Memory {
                 }
                 e => failure(e),
             })?;
-            return Ok(Self::in_instance(call, Inside { instance, at, pointer }, width));
+            return Ok(Self::in_instance(call, InstanceBuffers { instance, at, pointer }, width));
         }
         let buffers = call
             .args
@@ -188,7 +188,7 @@ impl Memory {
         Ok(Self { buffers, args: values_of(call), specs: call.specs.clone(), instance: None })
     }
 
-    fn in_instance(call: &Invocation, inside: Inside, width: usize) -> Self {
+    fn in_instance(call: &Invocation, inside: InstanceBuffers, width: usize) -> Self {
         let (primal, shadow) = (inside.instance.vmctx(), inside.pointer.shadow as *mut u8);
         let buffers = call
             .args
@@ -285,7 +285,7 @@ impl Memory {
 
     /// Put shadows back to what they were at the start.
     pub fn reset_shadows(&mut self, call: &Invocation) {
-        if let Some(Inside { instance, .. }) = &mut self.instance {
+        if let Some(InstanceBuffers { instance, .. }) = &mut self.instance {
             instance.clear_shadow();
             instance.clear_batches();
         }

@@ -32,8 +32,8 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_codegen::verify_function;
 
 use crate::bind::{BoundArg, Invocation, arguments};
-use crate::text::cursor::Parsed;
-use crate::text::{Call, ElemType, Literal, SyntaxError, Undone};
+use crate::text::cursor::ParseResult;
+use crate::text::{Call, ElemType, Literal, SyntaxError, UndoneFunction};
 
 /// The reversible functions of a file.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub struct KnownInverses<'f> {
     /// Its reversible functions, if it is of these.
     pub reversible: Option<&'f Reversible>,
     /// Functions in CLIF that others undo.
-    pub undone: &'f [Undone],
+    pub undone: &'f [UndoneFunction],
 }
 
 /// Whether a file of this name has reversible functions.
@@ -60,7 +60,7 @@ pub fn is_reversible(name: &str) -> bool {
 
 impl Reversible {
     /// That a call gives as many arguments as there are parameters, and a buffer for each place.
-    pub(crate) fn takes(&self, text: &str, call: &Call, is_defined: bool) -> Parsed<()> {
+    pub(crate) fn takes(&self, text: &str, call: &Call, is_defined: bool) -> ParseResult<()> {
         let symbol = call.func.node.as_str();
         let name = symbol.strip_suffix("__inverse").unwrap_or(symbol);
         let Some(function) = self.functions.functions.iter().find(|f| f.name == name) else {
@@ -106,7 +106,12 @@ impl Reversible {
 
     /// That a call gives each parameter what it takes: buffers of its numbers, as long as they have
     /// to be. What lies in each.
-    pub(crate) fn fits(&self, text: &str, call: &Call, bound: &Invocation) -> Parsed<Vec<Option<Arc<[PlaceWord]>>>> {
+    pub(crate) fn fits(
+        &self,
+        text: &str,
+        call: &Call,
+        bound: &Invocation,
+    ) -> ParseResult<Vec<Option<Arc<[PlaceWord]>>>> {
         let name = bound.symbol.strip_suffix("__inverse").unwrap_or(&bound.symbol);
         let Some(function) = self.functions.functions.iter().find(|f| f.name == name) else {
             return Ok(vec![]);
@@ -170,11 +175,11 @@ impl Reversible {
 /// The buffer that is too short: copies of the state would read past it.
 pub(crate) fn states_fit(
     program: &Program,
-    undone: &[Undone],
+    undone: &[UndoneFunction],
     text: &str,
     call: &Call,
     bound: &Invocation,
-) -> Parsed<()> {
+) -> ParseResult<()> {
     // Of what a callee is given for a length nothing is known here.
     let fits = |name: &str, param: usize, arg: usize, length: Option<u64>| match (length, bound.buffer(arg)) {
         (Some(n), Some((_, _, data, _))) if (data.len() as u64) < n => {
@@ -220,7 +225,7 @@ fn element(ty: &Type) -> Option<ElemType> {
 }
 
 /// Read a text: the program, the functions with their lines, and what they were made of.
-pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(Defined, Reversible), Diagnostics> {
+pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(DefinedProgram, Reversible), Diagnostics> {
     let compiled = compile(text).map_err(|all| {
         let mut found = Diagnostics::default();
         all.0.iter().for_each(|e| found.push(diagnostic(e, text)));
@@ -257,10 +262,10 @@ fn diagnostic(e: &RevError, text: &str) -> Diagnostic {
 }
 
 /// A program, and its functions with their lines.
-pub(crate) type Defined = (Program, Vec<(brolga::FuncKey, u32)>);
+pub(crate) type DefinedProgram = (Program, Vec<(brolga::FuncKey, u32)>);
 
 /// The functions as a program; those that a caller calls, with their lines.
-fn program(compiled: &Compiled, isa: &dyn TargetIsa) -> Result<Defined, Diagnostics> {
+fn program(compiled: &Compiled, isa: &dyn TargetIsa) -> Result<DefinedProgram, Diagnostics> {
     for f in &compiled.functions {
         if let Err(e) = verify_function(&f.func, isa) {
             let d = Diagnostic::new("AD0901", format!("what `{}` was lowered to is not valid", f.symbol));

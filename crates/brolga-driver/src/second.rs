@@ -16,7 +16,7 @@
 //! or for each run where runs leave traces in data objects.
 
 use brolga::drivers::{Lane, Star, width_for};
-use brolga::second::{Along, HessianRule, Second};
+use brolga::second::{ArgDirection, HessianProducts, HessianRule};
 use brolga::{ArgActivity, Error, Mode};
 use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;
@@ -77,13 +77,13 @@ fn batch(rule: &HessianRule, call: &Invocation, directions: &[Direction]) -> Res
             (ArgActivity::Duplicated, Some((owner, ..))) if call.wasm.is_none() => places.along(owner),
             _ => {
                 let value = directions.get(k).and_then(|d| d.of_value(i));
-                value.map_or(Along::Still, |v: &DataValue| Along::Value(v.clone()))
+                value.map_or(ArgDirection::Still, |v: &DataValue| ArgDirection::Value(v.clone()))
             }
         });
         places.instance.iter().cloned().chain(written).collect::<Vec<_>>()
     };
-    let along: Vec<Along> = (0..width).flat_map(along).collect();
-    let mut out = Second::default();
+    let along: Vec<ArgDirection> = (0..width).flat_map(along).collect();
+    let mut out = HessianProducts::default();
     // SAFETY: as in `run::gradient_in`; the blocks are as large as the buffers.
     let run = unsafe { rule.product(&memory.arguments(), &along, &call.seeds, &mut out) }?;
     undamaged(&memory)?;
@@ -122,7 +122,7 @@ struct SecondShadows {
     /// By argument: tangent and product of what it owns; of an instance, a copy.
     blocks: Vec<Option<[Block; 2]>>,
     /// Those of the instance of a module.
-    instance: Option<Along>,
+    instance: Option<ArgDirection>,
 }
 
 impl SecondShadows {
@@ -144,7 +144,7 @@ impl SecondShadows {
     }
 
     /// Directions into an instance, for which there is one argument.
-    fn put(&self, instance: &mut Instance, at: &[Option<u32>], width: usize) -> Result<Along, Error> {
+    fn put(&self, instance: &mut Instance, at: &[Option<u32>], width: usize) -> Result<ArgDirection, Error> {
         let tangents = instance.tangents_mut(width).map_err(failure)?;
         for (block, at) in self.blocks.iter().zip(at) {
             if let (Some([block, _]), Some(at)) = (block, at) {
@@ -154,12 +154,12 @@ impl SecondShadows {
         }
         let tangent = tangents.as_ptr() as u64;
         let product = instance.products_mut(width).map_err(failure)?.as_ptr() as u64;
-        Ok(Along::Memory { tangent, product })
+        Ok(ArgDirection::Memory { tangent, product })
     }
 
-    fn along(&self, owner: usize) -> Along {
+    fn along(&self, owner: usize) -> ArgDirection {
         let [tangent, product] = self.blocks[owner].as_ref().expect("the owner of a buffer is a buffer");
-        Along::Memory { tangent: tangent.address(), product: product.address() }
+        ArgDirection::Memory { tangent: tangent.address(), product: product.address() }
     }
 }
 

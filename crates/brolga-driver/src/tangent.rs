@@ -16,17 +16,17 @@ use crate::bind::{BoundArg, Invocation, encode_list, scalar, vector};
 use crate::inputs::Input;
 use crate::memory::Memory;
 use crate::run::{contents, items, undamaged};
-use crate::text::cursor::{Cursor, Parsed};
+use crate::text::cursor::{Cursor, ParseResult};
 use crate::text::{Literal, SyntaxError, call};
 use crate::value::{Item, Num, decode_all, from_data, to_data};
 
 /// A direction, one entry per argument.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Direction(Vec<Along>);
+pub struct Direction(Vec<ArgTangent>);
 
 /// The tangent of one argument.
 #[derive(Clone, Debug, PartialEq)]
-enum Along {
+enum ArgTangent {
     Zero,
     Value(DataValue),
     Buffer(Vec<u8>),
@@ -48,14 +48,14 @@ pub struct Tangents {
 impl Direction {
     /// Along nothing.
     pub fn zero(call: &Invocation) -> Self {
-        Self(vec![Along::Zero; call.args.len()])
+        Self(vec![ArgTangent::Zero; call.args.len()])
     }
 
     /// Read the entries of a direction, each `N=VALUE` or `N=[LIST]`.
     ///
     /// # Errors
     /// An entry that cannot be read, is given twice, or does not fit its argument.
-    pub fn parse(call: &Invocation, entries: &[String]) -> Parsed<Self> {
+    pub fn parse(call: &Invocation, entries: &[String]) -> ParseResult<Self> {
         let mut found = Self::zero(call);
         for text in entries {
             let mut c = Cursor::new(text);
@@ -70,7 +70,7 @@ impl Direction {
                 return Err(fail(format!("there is no argument {i}; arguments are counted from 0")));
             }
             let owner = if let BoundArg::Same(j) = call.args[i] { j } else { i };
-            if found.0[owner] != Along::Zero {
+            if found.0[owner] != ArgTangent::Zero {
                 return Err(fail(format!("the tangent of argument {i} is given twice")));
             }
             found.0[owner] = along(call, text, owner, &literal, &fail)?;
@@ -80,12 +80,12 @@ impl Direction {
 
     /// The tangent of a float by value, if one is given.
     pub(crate) fn of_value(&self, arg: usize) -> Option<&DataValue> {
-        if let Along::Value(v) = &self.0[arg] { Some(v) } else { None }
+        if let ArgTangent::Value(v) = &self.0[arg] { Some(v) } else { None }
     }
 
     /// The tangent of a buffer that the argument owns, if one is given.
     pub(crate) fn of_buffer(&self, arg: usize) -> Option<&[u8]> {
-        if let Along::Buffer(bytes) = &self.0[arg] { Some(bytes) } else { None }
+        if let ArgTangent::Buffer(bytes) = &self.0[arg] { Some(bytes) } else { None }
     }
 
     /// Write the tangents of buffers into their shadows, and return those of values, one per
@@ -94,8 +94,8 @@ impl Direction {
         let mut given = vec![None; call.hidden() + call.args.len()];
         for (i, along) in self.0.iter().enumerate() {
             match (along, memory.buffer_mut(i)) {
-                (Along::Value(v), _) => given[call.hidden() + i] = Some(v.clone()),
-                (Along::Buffer(bytes), Some(b)) => b.shadow.bytes_mut().copy_from_slice(bytes),
+                (ArgTangent::Value(v), _) => given[call.hidden() + i] = Some(v.clone()),
+                (ArgTangent::Buffer(bytes), Some(b)) => b.shadow.bytes_mut().copy_from_slice(bytes),
                 (_, Some(b)) if !matches!(call.args[i], BoundArg::Same(_)) => b.shadow.bytes_mut().fill(0),
                 _ => {}
             }
@@ -118,9 +118,9 @@ impl Direction {
                     let mut bytes = vec![0; data.len()];
                     let places = bytes.chunks_exact_mut(elem.bytes());
                     places.zip(&along).for_each(|(place, x)| Num::F64(*x).encode(elem, place));
-                    Along::Buffer(bytes)
+                    ArgTangent::Buffer(bytes)
                 }
-                None => to_data(call.params[arg], |i| Num::F64(along[i])).map_or(Along::Zero, Along::Value),
+                None => to_data(call.params[arg], |i| Num::F64(along[i])).map_or(ArgTangent::Zero, ArgTangent::Value),
             };
         }
         found
@@ -133,12 +133,12 @@ fn along(
     i: usize,
     literal: &Literal,
     fail: &dyn Fn(String) -> Box<SyntaxError>,
-) -> Parsed<Along> {
+) -> ParseResult<ArgTangent> {
     match (&call.args[i], call.activity(i), literal) {
         (_, ArgActivity::Const, _) => Err(fail(format!("argument {i} is const, so it has no tangent"))),
-        (BoundArg::Value(_), _, Literal::Number(n)) => Ok(Along::Value(scalar(text, n, call.params[i])?)),
+        (BoundArg::Value(_), _, Literal::Number(n)) => Ok(ArgTangent::Value(scalar(text, n, call.params[i])?)),
         (BoundArg::Value(_), _, Literal::List(list)) if call.params[i].is_vector() => {
-            Ok(Along::Value(vector(text, list, call.params[i])?))
+            Ok(ArgTangent::Value(vector(text, list, call.params[i])?))
         }
         (BoundArg::Buffer { elem, data, .. }, _, Literal::List(list)) => {
             if !elem.is_float() {
@@ -150,7 +150,7 @@ fn along(
                 let (is, want) = (bytes.len() / n, data.len() / n);
                 return Err(fail(format!("the tangent of argument {i} has {is} elements, but the buffer has {want}")));
             }
-            Ok(Along::Buffer(bytes))
+            Ok(ArgTangent::Buffer(bytes))
         }
         (BoundArg::Buffer { .. }, ..) => {
             Err(fail(format!("argument {i} is a buffer: its tangent is a list, such as `{i}=[1.0, 0.0]`")))

@@ -3,11 +3,11 @@
 //! **Problem.** A call takes nanoseconds or seconds, may overwrite what it reads, goes through a
 //! guard that turns traps into errors, and shares the machine with others.
 //!
-//! **Answer.** [`Repeated`] calls again and again in one memory. Buffers that a call changes get
-//! their contents back before the next one, while the clock stands still; that shadows are put to
-//! what they are at first is a part of a gradient. [`cost`] measures in rounds: in each a batch of
-//! calls of each kind, long enough for the clock, so that a ratio is one of neighbours in time; the
-//! medians over all rounds count. What the guard takes is measured with a function that has the
+//! **Answer.** [`RepeatedCall`] calls again and again in one memory. Buffers that a call changes
+//! get their contents back before the next one, while the clock stands still; that shadows are put
+//! to what they are at first is a part of a gradient. [`cost`] measures in rounds: in each a batch
+//! of calls of each kind, long enough for the clock, so that a ratio is one of neighbours in time;
+//! the medians over all rounds count. What the guard takes is measured with a function that has the
 //! same signature and does nothing, and taken off.
 //!
 //! A call that leaves something behind (a block that is never freed) cannot be repeated for ever:
@@ -34,7 +34,7 @@ use crate::tangent::Direction;
 
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timed {
+pub enum TimedCall {
     /// The function.
     Primal,
     /// Its gradient.
@@ -44,7 +44,7 @@ pub enum Timed {
 }
 
 /// A call with everything that it takes to repeat it.
-pub struct Repeated<'a> {
+pub struct RepeatedCall<'a> {
     call: &'a Invocation,
     rule: DerivedRule,
     /// Of tangents: ones for all inputs.
@@ -67,7 +67,7 @@ pub struct Repeated<'a> {
     renews_shadows: bool,
 }
 
-impl<'a> Repeated<'a> {
+impl<'a> RepeatedCall<'a> {
     /// A rule for the request of a call, and memory for it.
     ///
     /// # Errors
@@ -102,24 +102,24 @@ impl<'a> Repeated<'a> {
     }
 
     /// Buffers as they are written in the call, and tangents as they are given.
-    fn reset(&mut self, what: Timed) {
+    fn reset(&mut self, what: TimedCall) {
         for (i, arg) in self.call.args.iter().enumerate() {
             if let (BoundArg::Buffer { data, .. }, Some(buffer)) = (arg, self.memory.buffer_mut(i)) {
                 buffer.primal.bytes_mut().copy_from_slice(data);
             }
         }
-        if what == Timed::Tangent {
+        if what == TimedCall::Tangent {
             self.direction.put(self.call, &mut self.memory);
         }
     }
 
     /// Whether they are so.
-    fn is_unchanged(&self, what: Timed) -> bool {
+    fn is_unchanged(&self, what: TimedCall) -> bool {
         self.call.args.iter().enumerate().all(|(i, arg)| match (arg, self.memory.buffer(i)) {
             (BoundArg::Buffer { data, .. }, Some(buffer)) => {
                 let along = self.direction.of_buffer(i);
                 let moved = |shadow: &[u8]| along.map_or(shadow.iter().any(|b| *b != 0), |along| along != shadow);
-                buffer.primal.bytes() == data && !(what == Timed::Tangent && moved(buffer.shadow.bytes()))
+                buffer.primal.bytes() == data && !(what == TimedCall::Tangent && moved(buffer.shadow.bytes()))
             }
             _ => true,
         })
@@ -131,12 +131,12 @@ impl<'a> Repeated<'a> {
         Ok(())
     }
 
-    fn measure(&mut self, what: Timed) -> Result<(), Error> {
+    fn measure(&mut self, what: TimedCall) -> Result<(), Error> {
         // SAFETY: here and below, pointers are to live blocks of our memory, and every shadow is as
         // large as its primal; whether the program stays inside is the file's business.
         match what {
-            Timed::Primal => unsafe { self.rule.primal_into(&self.values, &mut self.results) },
-            Timed::Gradient => {
+            TimedCall::Primal => unsafe { self.rule.primal_into(&self.values, &mut self.results) },
+            TimedCall::Gradient => {
                 for (i, arg) in self.call.args.iter().enumerate().filter(|_| self.renews_shadows) {
                     if let (BoundArg::Buffer { shadow, .. }, Some(buffer)) = (arg, self.memory.buffer_mut(i)) {
                         buffer.shadow.bytes_mut().copy_from_slice(shadow);
@@ -148,7 +148,7 @@ impl<'a> Repeated<'a> {
                 self.inverses = run.inverse_stats();
                 Ok(())
             }
-            Timed::Tangent => {
+            TimedCall::Tangent => {
                 let (args, given) = (&self.args, &self.tangents);
                 unsafe { self.rule.tangent(args, given, &mut self.results, &mut self.cotangents) }.map(drop)
             }
@@ -159,7 +159,7 @@ impl<'a> Repeated<'a> {
     ///
     /// # Errors
     /// If one traps, or something else goes wrong.
-    pub fn time(&mut self, what: Timed, calls: usize) -> Result<Duration, Error> {
+    pub fn time(&mut self, what: TimedCall, calls: usize) -> Result<Duration, Error> {
         match self.batch(what, calls) {
             Ok(time) => Ok(time),
             Err(_) => {
@@ -169,7 +169,7 @@ impl<'a> Repeated<'a> {
         }
     }
 
-    fn batch(&mut self, what: Timed, calls: usize) -> Result<Duration, Error> {
+    fn batch(&mut self, what: TimedCall, calls: usize) -> Result<Duration, Error> {
         let mut time = Duration::ZERO;
         // Calls between two looks at the clock.
         let together = if self.keeps { calls } else { 1 };
@@ -185,7 +185,7 @@ impl<'a> Repeated<'a> {
     }
 
     /// How many calls take about this long. What they do to memory is known from then on.
-    fn batch_of(&mut self, what: Timed, duration: Duration) -> Result<usize, Error> {
+    fn batch_of(&mut self, what: TimedCall, duration: Duration) -> Result<usize, Error> {
         self.keeps = false;
         // The first call warms caches and the tape, the second is the estimate.
         self.time(what, 1)?;
@@ -257,25 +257,25 @@ const BATCH: Duration = Duration::from_millis(1);
 const ROUNDS: usize = 5;
 
 /// One of the things that take turns.
-struct Measured<'a> {
-    what: Timed,
-    repeated: Repeated<'a>,
+struct Measurement<'a> {
+    what: TimedCall,
+    repeated: RepeatedCall<'a>,
     calls: usize,
     /// Nanoseconds a call, in each round.
     times: Vec<f64>,
 }
 
-impl<'a> Measured<'a> {
-    fn new(what: Timed, rule: DerivedRule, call: &'a Invocation) -> Result<Self, Error> {
-        Self::of(what, Repeated::new(rule, call)?)
+impl<'a> Measurement<'a> {
+    fn new(what: TimedCall, rule: DerivedRule, call: &'a Invocation) -> Result<Self, Error> {
+        Self::of(what, RepeatedCall::new(rule, call)?)
     }
 
     /// Calls of nothing by the same way.
-    fn idle(what: Timed, rule: DerivedRule, call: &'a Invocation) -> Result<Self, Error> {
-        Self::of(what, Repeated { renews_shadows: false, ..Repeated::new(rule, call)? })
+    fn idle(what: TimedCall, rule: DerivedRule, call: &'a Invocation) -> Result<Self, Error> {
+        Self::of(what, RepeatedCall { renews_shadows: false, ..RepeatedCall::new(rule, call)? })
     }
 
-    fn of(what: Timed, mut repeated: Repeated<'a>) -> Result<Self, Error> {
+    fn of(what: TimedCall, mut repeated: RepeatedCall<'a>) -> Result<Self, Error> {
         let calls = repeated.batch_of(what, BATCH)?;
         Ok(Self { what, repeated, calls, times: Vec::new() })
     }
@@ -303,16 +303,16 @@ pub fn cost(
     let (nothing, func) = idle(program, call)?;
     let request = Request { func, ..call.request() };
     let idle_gradient = derive(&nothing, &request, options)?;
-    let tangent = tangent.and_then(|rule| Measured::new(Timed::Tangent, rule, call));
+    let tangent = tangent.and_then(|rule| Measurement::new(TimedCall::Tangent, rule, call));
     let idle_tangent = || {
         let rule = derive(&nothing, &request, &Options { mode: Mode::Tangent, ..options.clone() })?;
-        Measured::idle(Timed::Tangent, rule, call)
+        Measurement::idle(TimedCall::Tangent, rule, call)
     };
     let mut all = vec![
-        Measured::new(Timed::Primal, gradient.clone(), call)?,
-        Measured::idle(Timed::Primal, idle_gradient.clone(), call)?,
-        Measured::new(Timed::Gradient, gradient.clone(), call)?,
-        Measured::idle(Timed::Gradient, idle_gradient, call)?,
+        Measurement::new(TimedCall::Primal, gradient.clone(), call)?,
+        Measurement::idle(TimedCall::Primal, idle_gradient.clone(), call)?,
+        Measurement::new(TimedCall::Gradient, gradient.clone(), call)?,
+        Measurement::idle(TimedCall::Gradient, idle_gradient, call)?,
     ];
     let refused = match tangent {
         Ok(tangent) => {
@@ -324,7 +324,7 @@ pub fn cost(
     let start = Instant::now();
     let mut rounds = 0;
     while rounds < ROUNDS || start.elapsed() < budget {
-        all.iter_mut().try_for_each(Measured::take)?;
+        all.iter_mut().try_for_each(Measurement::take)?;
         rounds += 1;
     }
     // Calls of nothing are alike in all rounds, and what disturbs them only adds time.
@@ -379,7 +379,7 @@ mod tests {
     use brolga::{DerivedRule, Effort, Options};
     use std::time::Duration;
 
-    use super::{Mode, Repeated, Timed, cost, derive, quartiles};
+    use super::{Mode, RepeatedCall, TimedCall, cost, derive, quartiles};
     use crate::text::directive::call_with_clauses;
     use crate::{File, Invocation};
 
@@ -407,10 +407,10 @@ mod tests {
     fn what_a_call_overwrites_is_there_again_before_the_next_one() {
         for (store, keeps) in [("store v5, v0", false), ("", true)] {
             let (file, call) = bound(&sum(store), "%f([1.0, 2.0], 3.0)");
-            let mut r = Repeated::new(rule(&file, &call, Mode::Combined), &call).unwrap();
-            let mut tangent = Repeated::new(rule(&file, &call, Mode::Tangent), &call).unwrap();
-            for what in [Timed::Primal, Timed::Gradient, Timed::Tangent] {
-                let r = if what == Timed::Tangent { &mut tangent } else { &mut r };
+            let mut r = RepeatedCall::new(rule(&file, &call, Mode::Combined), &call).unwrap();
+            let mut tangent = RepeatedCall::new(rule(&file, &call, Mode::Tangent), &call).unwrap();
+            for what in [TimedCall::Primal, TimedCall::Gradient, TimedCall::Tangent] {
+                let r = if what == TimedCall::Tangent { &mut tangent } else { &mut r };
                 let calls = r.batch_of(what, Duration::from_micros(10)).unwrap();
                 assert!(r.keeps == keeps && calls > 1, "{what:?}, {store}: {calls}");
                 r.time(what, 3).unwrap();

@@ -3,7 +3,7 @@
 //! for it.
 
 use brolga::{Effort, Mode};
-use brolga_driver::explain::{Explanation, Wanted, explain, json, text};
+use brolga_driver::explain::{ExplainRequest, Explanation, explain, json, text};
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{File, Invocation};
 use expect_test::{Expect, expect};
@@ -23,7 +23,7 @@ fn explained_in(
     let (parsed, clauses) = call_with_clauses(call).unwrap();
     let bound = Invocation::bind(&file.program, call, &parsed, &clauses).unwrap();
     // What is recorded is what a run of the explained plan records.
-    let wanted = Wanted { wrt, top: 5, mode, effort: Effort::Full, ..Wanted::default() };
+    let wanted = ExplainRequest { wrt, top: 5, mode, effort: Effort::Full, ..ExplainRequest::default() };
     let found = explain(&file.program, &bound, wanted).unwrap();
     (found, bound)
 }

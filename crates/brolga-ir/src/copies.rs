@@ -28,13 +28,13 @@ pub(crate) const COPIED: u32 = 1 << 30;
 /// The copied instructions of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Copies {
-    insts: Vec<Copied>,
+    insts: Vec<CopiedInst>,
     sites: Vec<InlinedCall>,
 }
 
 /// One instruction, copied once.
 #[derive(Clone, Copy, Debug)]
-struct Copied {
+struct CopiedInst {
     func: FuncKey,
     inst: ir::Inst,
     site: SiteId,
@@ -93,8 +93,8 @@ impl Copies {
     /// [`Program::origin`](crate::Program::origin) takes it.
     pub fn copy(&mut self, to: &mut Inlining, callee: FuncKey, inst: ir::Inst) -> ir::Inst {
         let copied = match self.get(inst).copied() {
-            Some(c) => Copied { site: self.nest(to, c.site), ..c },
-            None => Copied { func: callee, inst, site: to.site },
+            Some(c) => CopiedInst { site: self.nest(to, c.site), ..c },
+            None => CopiedInst { func: callee, inst, site: to.site },
         };
         self.insts.push(copied);
         ir::Inst::from_u32(COPIED + self.insts.len() as u32 - 1)
@@ -130,7 +130,7 @@ impl Copies {
         Origin { func: c.func, inst: c.inst, calls }
     }
 
-    fn get(&self, inst: ir::Inst) -> Option<&Copied> {
+    fn get(&self, inst: ir::Inst) -> Option<&CopiedInst> {
         self.insts.get(inst.as_u32().checked_sub(COPIED)? as usize)
     }
 }

@@ -27,7 +27,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// What is known of each node, or of each edge: most graphs are so small that no memory is asked
 /// for.
-type Each<T> = SmallVec<[T; 16]>;
+type PerItem<T> = SmallVec<[T; 16]>;
 
 /// No node, or none yet.
 const NONE: u32 = u32::MAX;
@@ -36,7 +36,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edges {
     /// Behind the last one of each node; in front of them a zero.
-    ends: Each<u32>,
+    ends: PerItem<u32>,
     to: SmallVec<[u32; 24]>,
 }
 
@@ -49,7 +49,7 @@ impl Default for Edges {
 impl Edges {
     /// No nodes, with room for so many, and so many edges.
     pub fn with_capacity(nodes: usize, edges: usize) -> Self {
-        let mut ends = Each::with_capacity(nodes + 1);
+        let mut ends = PerItem::with_capacity(nodes + 1);
         ends.push(0);
         Self { ends, to: SmallVec::with_capacity(edges) }
     }
@@ -94,7 +94,7 @@ impl Edges {
     pub fn reversed(&self) -> Self {
         let n = self.len();
         // Where the next one of each node is to be put, one node further on.
-        let mut ends: Each<u32> = smallvec![0; n + 2];
+        let mut ends: PerItem<u32> = smallvec![0; n + 2];
         self.to.iter().for_each(|&s| ends[s as usize + 2] += 1);
         for i in 2..=n {
             ends[i + 1] += ends[i];
@@ -114,7 +114,7 @@ impl Edges {
     /// Which nodes can be reached from these.
     pub fn reached(&self, from: impl IntoIterator<Item = usize>) -> Vec<bool> {
         let mut seen = vec![false; self.len()];
-        let mut work: Each<u32> = from.into_iter().map(|b| b as u32).collect();
+        let mut work: PerItem<u32> = from.into_iter().map(|b| b as u32).collect();
         while let Some(b) = work.pop() {
             if !std::mem::replace(&mut seen[b as usize], true) {
                 work.extend_from_slice(self.slice(b as usize));
@@ -141,10 +141,10 @@ pub fn dominators(succs: &Edges, preds: &Edges, root: usize) -> Vec<Option<usize
     // All by number. The nearest node that a walk was at when it left the tree for this one, by a
     // way on which all others have higher numbers; the least of those up to where the tree is
     // known; and where that is.
-    let mut semi: Each<u32> = (0..n as u32).collect();
+    let mut semi: PerItem<u32> = (0..n as u32).collect();
     let mut least = semi.clone();
     let mut above = parents.clone();
-    let mut path: Each<u32> = Each::new();
+    let mut path: PerItem<u32> = PerItem::new();
     for i in (1..n as u32).rev() {
         let at = i as usize;
         let known = preds.slice(order[at] as usize).iter().map(|&p| numbers[p as usize]).filter(|&p| p != NONE);
@@ -167,7 +167,7 @@ pub fn dominators(succs: &Edges, preds: &Edges, root: usize) -> Vec<Option<usize
 
 /// The least of what is known of a node and of those above it that have numbers beyond `last`. Ways
 /// are made shorter that have been gone.
-fn least_above(node: u32, last: u32, least: &mut [u32], above: &mut [u32], path: &mut Each<u32>) -> u32 {
+fn least_above(node: u32, last: u32, least: &mut [u32], above: &mut [u32], path: &mut PerItem<u32>) -> u32 {
     let mut top = node;
     while above[top as usize] > last {
         path.push(top);
@@ -184,17 +184,17 @@ fn least_above(node: u32, last: u32, least: &mut [u32], above: &mut [u32], path:
 /// A depth-first walk: nodes have numbers in the order in which it meets them.
 struct DepthFirst {
     /// By node; [`NONE`] for those that it does not meet.
-    numbers: Each<u32>,
+    numbers: PerItem<u32>,
     /// By number: the node, and the number of the one that it was met from.
-    order: Each<u32>,
-    parents: Each<u32>,
+    order: PerItem<u32>,
+    parents: PerItem<u32>,
 }
 
 impl DepthFirst {
     fn from(succs: &Edges, root: usize) -> Self {
-        let mut numbers: Each<u32> = smallvec![NONE; succs.len()];
-        let (mut order, mut parents) = (Each::new(), Each::new());
-        let mut work: Each<(u32, u32)> = smallvec![(root as u32, 0)];
+        let mut numbers: PerItem<u32> = smallvec![NONE; succs.len()];
+        let (mut order, mut parents) = (PerItem::new(), PerItem::new());
+        let mut work: PerItem<(u32, u32)> = smallvec![(root as u32, 0)];
         while let Some((b, parent)) = work.pop() {
             if numbers[b as usize] != NONE {
                 continue;
@@ -229,7 +229,7 @@ pub fn order(succs: &Edges) -> Vec<(usize, bool)> {
 
 /// A node as a depth-first walk from node 0 finds it, and then from those that have not been met.
 #[derive(Clone, Copy)]
-struct Found {
+struct WalkNode {
     /// As [`order`] numbers it. What the walk finds one behind the other has numbers that follow
     /// each other.
     component: u32,
@@ -243,15 +243,15 @@ struct Found {
     left: u32,
 }
 
-fn components(succs: &Edges) -> Each<Found> {
+fn components(succs: &Edges) -> PerItem<WalkNode> {
     let n = succs.len();
-    let none = Found { component: NONE, cyclic: false, open: false, index: NONE, low: NONE, left: NONE };
-    let mut found: Each<Found> = smallvec![none; n];
+    let none = WalkNode { component: NONE, cyclic: false, open: false, index: NONE, low: NONE, left: NONE };
+    let mut found: PerItem<WalkNode> = smallvec![none; n];
     let mut left = 0;
     // Those that are found first come last.
     let mut number = n as u32;
-    let mut stack: Each<u32> = Each::with_capacity(n);
-    let mut work: Each<(u32, u32)> = Each::new();
+    let mut stack: PerItem<u32> = PerItem::with_capacity(n);
+    let mut work: PerItem<(u32, u32)> = PerItem::new();
     let mut next = 0;
     for start in 0..n {
         if found[start].index != NONE {
@@ -319,7 +319,7 @@ impl Row {
     pub fn of(succs: &Edges) -> Self {
         let n = succs.len();
         let found = components(succs);
-        let mut order: Each<usize> = (0..n).collect();
+        let mut order: PerItem<usize> = (0..n).collect();
         order.sort_unstable_by_key(|&b| (found[b].component, Reverse(found[b].left)));
         let cyclic = found.iter().map(|f| f.cyclic).collect();
         let mut row = Row { place: vec![0; n], last: vec![0; n], cyclic };

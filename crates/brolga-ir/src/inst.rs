@@ -451,7 +451,7 @@ impl ShadowPlace {
 
 /// What is asked of a shadow that is cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asks {
+pub enum ClearQuery {
     /// Nothing: a constant was stored.
     Nothing,
     /// Whether what has arrived is unknown ([`AdOp::Poison`]): then so is that of what the integer
@@ -619,7 +619,7 @@ pub enum AdOp {
         /// How many.
         bytes: u32,
         /// What is asked of them before.
-        asks: Asks,
+        asks: ClearQuery,
         /// They may be a part of a float: of one of so many bytes, or, if that is 0, of a double or
         /// of a single. Then the run time keeps account of what becomes of the other parts.
         cuts: Option<u8>,

@@ -51,7 +51,7 @@ pub use copies::{Copies, Origin};
 pub use diag::{Diagnostic, Diagnostics};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
 pub use options::{
-    Checkpoints, Effort, FloatOrder, Inline, InverseCheck, Made, MemoryMode, Mode, Options, TapeKind, Tolerance,
+    Checkpoints, Effort, FloatOrder, Inline, InverseCheck, MemoryMode, Mode, Options, SecondTier, TapeKind, Tolerance,
     Untracked,
 };
 pub use passes::{Pass, PassSet};

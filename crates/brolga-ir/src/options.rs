@@ -67,18 +67,18 @@ pub enum Effort {
     /// Little at first, and all when calls have paid for it. Both compute the same gradient, bit by
     /// bit but for signs of zeros, since neither adds in another order ([`Pass::UNLIKE`]). Where no
     /// rule is called (CLIF is asked for, or a derivation is compiled), all.
-    Tiered(Made),
+    Tiered(SecondTier),
 }
 
 impl Default for Effort {
     fn default() -> Self {
-        Self::Tiered(Made::default())
+        Self::Tiered(SecondTier::default())
     }
 }
 
 /// Where the second rule of a [tiered](Effort::Tiered) one is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Made {
+pub enum SecondTier {
     /// By the call that has made it worth while, which takes longer by that.
     #[default]
     Here,

@@ -34,7 +34,8 @@ use cranelift_codegen::ir::{self, InstructionData, Type, ValueDef, types};
 
 use crate::block::{CfgBlock, CfgBlocks, Fragment, Role, Target, Term};
 use crate::inst::{
-    AdInst, AdOp, Arith, Asks, Callee, DOUBLES_ANYWHERE, FragmentOp, FrameSlot, ShadowPlace, Shape, Sum, Tape, Val,
+    AdInst, AdOp, Arith, Callee, ClearQuery, DOUBLES_ANYWHERE, FragmentOp, FrameSlot, ShadowPlace, Shape, Sum, Tape,
+    Val,
 };
 use crate::program::symbol_of;
 use crate::{BlockId, InstId};
@@ -284,9 +285,9 @@ impl DisplayInst<'_> {
         let AdOp::ZeroMem { place, bytes, asks, cuts } = &self.inst.op else { return Ok(()) };
         write!(f, "{place} = 0, {bytes} bytes")?;
         match asks {
-            Asks::Nothing => {}
-            Asks::Known => write!(f, ", loads ask if it was poison")?,
-            Asks::Zero | Asks::Bits => write!(f, ", trap untracked_bits if it was not 0")?,
+            ClearQuery::Nothing => {}
+            ClearQuery::Known => write!(f, ", loads ask if it was poison")?,
+            ClearQuery::Zero | ClearQuery::Bits => write!(f, ", trap untracked_bits if it was not 0")?,
         }
         match cuts {
             None => Ok(()),

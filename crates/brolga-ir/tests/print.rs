@@ -2,7 +2,7 @@
 //! function as a graph.
 
 use brolga_ir::block::{Ids, Role, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Arith, Asks, Callee, Check, FrameSlot, ShadowPlace, Shape, Sum, Tape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Arith, Callee, Check, ClearQuery, FrameSlot, ShadowPlace, Shape, Sum, Tape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::{BlockId, DataKey, Dv};
 use cranelift_codegen::entity::EntityRef;
@@ -218,8 +218,8 @@ fn deltas_and_memory() {
         AdOp::StoreDelta { place: place(8, false), value: v(2), vdelta: None },
         AdOp::StoreOld { addr, off: 8, value: aux(4, 0) },
         AdOp::AddMem { place: place(8, true), by, shape: Shape::F64, fresh: false },
-        AdOp::ZeroMem { place: place(0, true), bytes: 4, asks: Asks::Nothing, cuts: None },
-        AdOp::ZeroMem { place: place(0, true), bytes: 4, asks: Asks::Zero, cuts: None },
+        AdOp::ZeroMem { place: place(0, true), bytes: 4, asks: ClearQuery::Nothing, cuts: None },
+        AdOp::ZeroMem { place: place(0, true), bytes: 4, asks: ClearQuery::Zero, cuts: None },
         AdOp::Poison { place: place(0, true), bytes: 4, when: Some(by) },
         AdOp::Poison { place: place(0, true), bytes: 8, when: None },
         AdOp::TrapIf(by, Check::ConstStore),

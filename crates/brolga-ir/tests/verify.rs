@@ -5,7 +5,7 @@ use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Role, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Arith, FrameSlot, Shape, Val};
 use brolga_ir::lift::lift;
 use brolga_ir::map::Table;
-use brolga_ir::verify::{self, Fault, GraphKind, Known, Rule};
+use brolga_ir::verify::{self, Fault, GraphContext, GraphKind, Rule};
 use brolga_ir::{BlockId, InstId};
 use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{self, AbiParam, Signature, Type, types};
@@ -112,7 +112,7 @@ fn pair() -> Pair {
 
 impl Pair {
     fn verdict(&self) -> Result<(), Vec<Fault>> {
-        let known = |kind| Known { kind, primal: &self.primal, ct: &self.ct, frame: None, id_bytes: 1 };
+        let known = |kind| GraphContext { kind, primal: &self.primal, ct: &self.ct, frame: None, id_bytes: 1 };
         verify::graph(&self.forward, known(GraphKind::Forward))?;
         verify::graph(&self.pullback, known(GraphKind::Pullback))?;
         verify::pair(&self.forward, &self.pullback, known(GraphKind::Pullback))
@@ -140,7 +140,7 @@ fn what_is_right_is_let_through() {
     assert_eq!(pair().verdict(), Ok(()));
     let Pair { primal, ct, .. } = pair();
     let (graph, _) = lift(&primal, "f", &mut Ids::default());
-    let known = Known { kind: GraphKind::Lifted, primal: &primal, ct: &ct, frame: None, id_bytes: 1 };
+    let known = GraphContext { kind: GraphKind::Lifted, primal: &primal, ct: &ct, frame: None, id_bytes: 1 };
     assert_eq!(verify::graph(&graph, known), Ok(()));
 }
 

@@ -92,7 +92,7 @@ pub use error::AdError;
 pub use link::is_function_of_c;
 pub use recorded::DataActivity;
 
-use recorded::{ModuleDerivative, Recorded};
+use recorded::{ModuleDerivative, RecordedModule};
 
 /// The programs of docs/EMBEDDING.md, as doctests.
 #[cfg(doctest)]
@@ -139,12 +139,12 @@ pub struct UserRules;
 /// ```
 pub struct AdModule<M> {
     inner: M,
-    recorded: Recorded,
+    recorded: RecordedModule,
     options: Options,
     derived: HashMap<(FuncId, Spec), Vec<FuncId>>,
     /// What frees blocks of a record, by halves of pairs.
     releases: HashMap<FuncId, FuncId>,
-    shared: link::Shared,
+    shared: link::SharedFunctions,
 }
 
 impl<M: Module> AdModule<M> {
@@ -180,7 +180,14 @@ impl<M: Module> AdModule<M> {
     /// ```
     pub fn with_options(inner: M, options: Options) -> Self {
         let (derived, releases) = (HashMap::new(), HashMap::new());
-        Self { inner, recorded: Recorded::default(), options, derived, releases, shared: link::Shared::default() }
+        Self {
+            inner,
+            recorded: RecordedModule::default(),
+            options,
+            derived,
+            releases,
+            shared: link::SharedFunctions::default(),
+        }
     }
 
     /// The inner module, with all that was defined.

@@ -5,9 +5,9 @@
 //!
 //! **Answer.** Here symbols become ids: of what the module has already, of imports, and of the
 //! derived functions themselves, which are declared first ([`define`]). A function that is the same
-//! as one that was defined before, callees included, is that one ([`Shared`]): two gradients of
-//! which both call `g` share its derivative. Functions are linked callees first, so that a function
-//! is compared when its callees have ids.
+//! as one that was defined before, callees included, is that one ([`SharedFunctions`]): two
+//! gradients of which both call `g` share its derivative. Functions are linked callees first, so
+//! that a function is compared when its callees have ids.
 //!
 //! **Errors.** What is missing or does not fit is told before anything is declared. Where the
 //! module does not compile a function, what is declared is defined nonetheless, by functions that
@@ -28,13 +28,13 @@ use cranelift_codegen::ir::{self, ExternalName, InstBuilder, TrapCode, UserExter
 use cranelift_module::{DataId, FuncId, FuncOrDataId, Linkage, Module};
 
 use crate::AdError;
-use crate::recorded::{DataActivity, Recorded};
+use crate::recorded::{DataActivity, RecordedModule};
 
 /// Functions that were defined, by their hashes.
 #[derive(Default)]
-pub(crate) struct Shared(HashMap<u64, Vec<(ir::Function, FuncId)>>);
+pub(crate) struct SharedFunctions(HashMap<u64, Vec<(ir::Function, FuncId)>>);
 
-impl Shared {
+impl SharedFunctions {
     fn find(&self, func: &ir::Function) -> Option<FuncId> {
         let found = self.0.get(&hash(func))?;
         found.iter().find(|(f, _)| f.stencil == func.stencil && names(f) == names(func)).map(|f| f.1)
@@ -58,8 +58,8 @@ fn names(func: &ir::Function) -> Vec<&UserExternalName> {
 /// Define what was derived. The roots get the given names and linkage.
 pub(crate) fn define<M: Module>(
     module: &mut M,
-    recorded: &Recorded,
-    shared: &mut Shared,
+    recorded: &RecordedModule,
+    shared: &mut SharedFunctions,
     embedded: &Embedded,
     (roots, linkage): (&[&str], Linkage),
 ) -> Result<Vec<FuncId>, AdError> {
@@ -152,7 +152,7 @@ pub(crate) fn data<M: Module>(module: &M, symbol: &str) -> Option<DataId> {
 
 struct Links<'a, M> {
     module: &'a mut M,
-    recorded: &'a Recorded,
+    recorded: &'a RecordedModule,
     embedded: &'a Embedded,
     known: HashMap<String, FuncId>,
 }
@@ -372,7 +372,13 @@ impl<M: Module> Links<'_, M> {
         data(&*self.module, symbol).ok_or_else(|| AdError::usage(format!("%{symbol} is no data of this module")))
     }
 
-    fn compile(&mut self, id: FuncId, func: ir::Function, shared: &mut Shared, share: bool) -> Result<(), AdError> {
+    fn compile(
+        &mut self,
+        id: FuncId,
+        func: ir::Function,
+        shared: &mut SharedFunctions,
+        share: bool,
+    ) -> Result<(), AdError> {
         let mut cx = self.module.make_context();
         cx.func = func.clone();
         cx.func.name = UserFuncName::user(0, id.as_u32());

@@ -78,7 +78,7 @@ type Lines = Box<dyn Fn(ir::SourceLoc) -> u32 + Send + Sync>;
 
 /// Bodies and data of a module.
 #[derive(Default)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedModule {
     bodies: BTreeMap<FuncId, ir::Function>,
     /// Functions that were given as machine code.
     bytes: BTreeSet<FuncId>,
@@ -91,7 +91,7 @@ pub(crate) struct Recorded {
     lines: Option<Lines>,
 }
 
-impl Recorded {
+impl RecordedModule {
     pub(crate) fn function(&mut self, id: FuncId, body: ir::Function) {
         self.bodies.insert(id, body);
     }
@@ -452,12 +452,12 @@ fn reaches(program: &Program, symbol: &str, wanted: &BTreeSet<String>) -> bool {
 }
 
 /// What a body names.
-struct Named {
+struct References {
     functions: Vec<FuncId>,
     data: Vec<DataId>,
 }
 
-fn uses(body: &ir::Function) -> Named {
+fn uses(body: &ir::Function) -> References {
     let id = |name: &ExternalName| match name {
         ExternalName::User(r) => {
             let name = &body.params.user_named_funcs()[*r];
@@ -483,7 +483,7 @@ fn uses(body: &ir::Function) -> Named {
             None => {}
         }
     }
-    Named { functions, data }
+    References { functions, data }
 }
 
 /// Functions whose addresses an object holds.

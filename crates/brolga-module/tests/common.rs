@@ -2,7 +2,7 @@
 
 use brolga_ir::Program;
 use brolga_module::{AdModule, DerivedSignature, Options, ParamRole, ResultRole, Spec};
-use brolga_testing::module::{Loaded, entry, load};
+use brolga_testing::module::{LoadedModule, entry, load};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_jit::JITModule;
 use cranelift_module::FuncId;
@@ -10,7 +10,7 @@ use cranelift_module::FuncId;
 /// A module of the functions of a text.
 pub(crate) struct Fixture {
     pub module: AdModule<JITModule>,
-    pub loaded: Loaded,
+    pub loaded: LoadedModule,
     doors: Vec<(FuncId, FuncId)>,
 }
 

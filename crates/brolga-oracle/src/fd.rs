@@ -58,12 +58,12 @@ pub enum Verdict {
         right: f64,
     },
     /// Not to be told.
-    Unreliable(Why),
+    Unreliable(FdFailure),
 }
 
 /// Why finite differences say nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum FdFailure {
     /// The value at the point is no finite number.
     NotFinite,
     /// The function cannot be evaluated nearby, or is not finite there.
@@ -76,15 +76,17 @@ pub enum Why {
     NoLimit,
 }
 
-impl Why {
+impl FdFailure {
     /// The reason as a part of a sentence.
     pub fn text(self) -> &'static str {
         match self {
-            Why::NotFinite => "the value at this point is not finite",
-            Why::Undefined => "the function has no finite value in a step's distance",
-            Why::Noise => "rounding of the values is more than what steps change",
-            Why::Coarse => "floats of this size are a half or more apart, so that steps may span periods and jumps",
-            Why::NoLimit => "the quotients have no limit (a jump, a pole, noise, or values that come in steps)",
+            FdFailure::NotFinite => "the value at this point is not finite",
+            FdFailure::Undefined => "the function has no finite value in a step's distance",
+            FdFailure::Noise => "rounding of the values is more than what steps change",
+            FdFailure::Coarse => {
+                "floats of this size are a half or more apart, so that steps may span periods and jumps"
+            }
+            FdFailure::NoLimit => "the quotients have no limit (a jump, a pole, noise, or values that come in steps)",
         }
     }
 }
@@ -300,11 +302,11 @@ impl<F: FnMut(f64) -> f64> Samples<F> {
         let jumps =
             matches!(said, Some(Verdict::Smooth { value, .. }) if self.options.noise > 0.0 && !explained(value));
         said.filter(|_| !jumps).unwrap_or(Verdict::Unreliable(if self.undefined && !jumps {
-            Why::Undefined
+            FdFailure::Undefined
         } else if known > 1e-4 * self.scale {
-            Why::Noise
+            FdFailure::Noise
         } else {
-            Why::NoLimit
+            FdFailure::NoLimit
         }))
     }
 }
@@ -314,10 +316,10 @@ pub fn derivative<E>(mut f: impl FnMut(f64) -> Result<f64, E>, t: f64, options: 
     let mut f = |x: f64| f(x).unwrap_or(f64::NAN);
     let f0 = f(t);
     if !f0.is_finite() {
-        return Verdict::Unreliable(Why::NotFinite);
+        return Verdict::Unreliable(FdFailure::NotFinite);
     }
     if t.abs().max(options.size) * f64::EPSILON >= COARSE {
-        return Verdict::Unreliable(Why::Coarse);
+        return Verdict::Unreliable(FdFailure::Coarse);
     }
     // A step near 0 has only the size of the function's values to go by; where those have few
     // digits it must be large.

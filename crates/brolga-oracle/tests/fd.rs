@@ -1,7 +1,7 @@
 //! Finite differences: precision, kinks, and what they must not claim.
 
 use brolga_oracle::OracleError;
-use brolga_oracle::fd::{Options, Verdict, Why, derivative, directional, gradient};
+use brolga_oracle::fd::{FdFailure, Options, Verdict, derivative, directional, gradient};
 
 /// A function, a point, the derivative there.
 type Row = (fn(f64) -> f64, f64, f64);
@@ -46,12 +46,12 @@ fn kinks_are_told_from_curvature() {
 
 #[test]
 fn no_claim_without_convergence() {
-    assert_eq!(at(f64::sqrt, 0.0), Verdict::Unreliable(Why::Undefined));
-    assert_eq!(at(f64::floor, 3.0), Verdict::Unreliable(Why::NoLimit));
-    assert_eq!(at(f64::floor, 1e16), Verdict::Unreliable(Why::Coarse));
-    assert_eq!(at(|x| 1.0 / x, f64::INFINITY), Verdict::Unreliable(Why::Coarse));
-    assert_eq!(at(|x| 1.0 / x, 0.0), Verdict::Unreliable(Why::NotFinite));
-    assert_eq!(at(f64::ln, -1.0), Verdict::Unreliable(Why::NotFinite));
+    assert_eq!(at(f64::sqrt, 0.0), Verdict::Unreliable(FdFailure::Undefined));
+    assert_eq!(at(f64::floor, 3.0), Verdict::Unreliable(FdFailure::NoLimit));
+    assert_eq!(at(f64::floor, 1e16), Verdict::Unreliable(FdFailure::Coarse));
+    assert_eq!(at(|x| 1.0 / x, f64::INFINITY), Verdict::Unreliable(FdFailure::Coarse));
+    assert_eq!(at(|x| 1.0 / x, 0.0), Verdict::Unreliable(FdFailure::NotFinite));
+    assert_eq!(at(f64::ln, -1.0), Verdict::Unreliable(FdFailure::NotFinite));
     let mut state = 1u64;
     let noise = |t: f64| {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -122,17 +122,17 @@ fn what_larger_steps_say_is_checked_by_smaller_ones() {
     // Values that come in steps which no difference resolves, and noise that only who computes them
     // knows of.
     let steps = |x: f64| (x * 1e13).floor() / 1e13;
-    assert_eq!(at(steps, 0.700_000_000_000_05), Verdict::Unreliable(Why::NoLimit));
+    assert_eq!(at(steps, 0.700_000_000_000_05), Verdict::Unreliable(FdFailure::NoLimit));
     let rounds = Options { noise: f64::EPSILON, ..Options::default() };
     let jump = derivative(|x| Ok::<_, OracleError>(steps(x)), 0.7, &rounds);
-    assert_eq!(jump, Verdict::Unreliable(Why::NoLimit));
+    assert_eq!(jump, Verdict::Unreliable(FdFailure::NoLimit));
     let knows = Options { noise: 1e4, ..Options::default() };
     let lost = derivative(|x| Ok::<_, OracleError>((x + 1e20 * x) - 1e20 * x), 1.0, &knows);
-    assert_eq!(lost, Verdict::Unreliable(Why::Noise));
+    assert_eq!(lost, Verdict::Unreliable(FdFailure::Noise));
     let single =
         Options { precision: f32::EPSILON.into(), f32_inputs: true, noise: f64::MIN_POSITIVE, size: 0.0, unit: 0.0 };
     let ceil = |x: f64| Ok::<_, OracleError>(f64::from((x as f32).ceil()));
-    assert_eq!(derivative(ceil, 1088.0, &single), Verdict::Unreliable(Why::NoLimit));
+    assert_eq!(derivative(ceil, 1088.0, &single), Verdict::Unreliable(FdFailure::NoLimit));
     assert!(derivative(ceil, 1088.5, &single).accepts(0.0, 1e-6));
 }
 

@@ -77,7 +77,7 @@ struct Parser {
     operators: u32,
 }
 
-type Parsed<T> = Result<T, RevError>;
+type ParseResult<T> = Result<T, RevError>;
 
 impl Parser {
     fn peek(&self) -> &Token {
@@ -118,7 +118,7 @@ impl Parser {
         found
     }
 
-    fn wrong<T>(&self, wanted: &str) -> Parsed<T> {
+    fn wrong<T>(&self, wanted: &str) -> ParseResult<T> {
         let message = format!("expected {wanted}, found {}", self.peek().text());
         let e = RevError::new(ErrorKind::Syntax, self.at(), message);
         let help = match self.peek() {
@@ -131,15 +131,15 @@ impl Parser {
         Err(e.help(help))
     }
 
-    fn expect(&mut self, sign: &str) -> Parsed<()> {
+    fn expect(&mut self, sign: &str) -> ParseResult<()> {
         if self.eat(sign) { Ok(()) } else { self.wrong(&format!("`{sign}`")) }
     }
 
-    fn expect_word(&mut self, word: &str) -> Parsed<()> {
+    fn expect_word(&mut self, word: &str) -> ParseResult<()> {
         if self.eat_word(word) { Ok(()) } else { self.wrong(&format!("`{word}`")) }
     }
 
-    fn name(&mut self) -> Parsed<String> {
+    fn name(&mut self) -> ParseResult<String> {
         match self.peek().clone() {
             Token::Name(n) => {
                 self.take();
@@ -172,7 +172,7 @@ impl Parser {
         self.is_word("fn") && next.is_some_and(|t| matches!(t.0, Token::Name(_)))
     }
 
-    fn deeper<T>(&mut self, of: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn deeper<T>(&mut self, of: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         self.depth += 1;
         if self.depth > MOST_DEEP {
             return Err(RevError::new(ErrorKind::Syntax, self.at(), "too many brackets or blocks are open"));
@@ -182,7 +182,7 @@ impl Parser {
         found
     }
 
-    fn record(&mut self) -> Parsed<RecordType> {
+    fn record(&mut self) -> ParseResult<RecordType> {
         let at = self.at();
         self.expect_word("record")?;
         let name = self.name()?;
@@ -201,7 +201,7 @@ impl Parser {
         Ok(RecordType { name, fields, at })
     }
 
-    fn function(&mut self) -> Parsed<Function> {
+    fn function(&mut self) -> ParseResult<Function> {
         self.depth = 0;
         let at = self.at();
         self.expect_word("fn")?;
@@ -223,7 +223,7 @@ impl Parser {
         Ok(Function { name, params, body, check, at })
     }
 
-    fn check(&mut self) -> Parsed<CheckMode> {
+    fn check(&mut self) -> ParseResult<CheckMode> {
         match self.peek().clone() {
             Token::Name(n) if n == "off" => {
                 self.take();
@@ -241,7 +241,7 @@ impl Parser {
         }
     }
 
-    fn ty(&mut self) -> Parsed<Type> {
+    fn ty(&mut self) -> ParseResult<Type> {
         self.deeper(|p| {
             if p.eat("[") {
                 let (ty, len) = p.element()?;
@@ -266,7 +266,7 @@ impl Parser {
         })
     }
 
-    fn element(&mut self) -> Parsed<(Box<Type>, Len)> {
+    fn element(&mut self) -> ParseResult<(Box<Type>, Len)> {
         let ty = Box::new(self.ty()?);
         // The lexer knows no `;`, which begins a comment.
         self.expect_word("x")?;
@@ -286,7 +286,7 @@ impl Parser {
         Ok((ty, len))
     }
 
-    fn block(&mut self) -> Parsed<Vec<Stmt>> {
+    fn block(&mut self) -> ParseResult<Vec<Stmt>> {
         self.deeper(|p| {
             // It may begin on a line of its own.
             let behind = p.next;
@@ -313,7 +313,7 @@ impl Parser {
         })
     }
 
-    fn stmt(&mut self) -> Parsed<Stmt> {
+    fn stmt(&mut self) -> ParseResult<Stmt> {
         let at = self.at();
         self.operators = 0;
         let word = match self.peek() {
@@ -357,7 +357,7 @@ impl Parser {
     }
 
     /// `if c { … } else { … }`, `if (pre, post) { … }`.
-    fn choice(&mut self) -> Parsed<StmtKind> {
+    fn choice(&mut self) -> ParseResult<StmtKind> {
         self.take();
         let (both, depth) = (self.next, self.depth);
         let pair = self.eat("(").then(|| {
@@ -395,7 +395,7 @@ impl Parser {
     }
 
     /// A statement without a block.
-    fn simple(&mut self, word: &str) -> Parsed<StmtKind> {
+    fn simple(&mut self, word: &str) -> ParseResult<StmtKind> {
         let here = self.next;
         self.take();
         let pair = |p: &mut Self| {
@@ -450,7 +450,7 @@ impl Parser {
         })
     }
 
-    fn update(&mut self) -> Parsed<StmtKind> {
+    fn update(&mut self) -> ParseResult<StmtKind> {
         let to = self.place()?;
         let op = match self.peek() {
             Token::Sign("+=") => UpdateOp::Add,
@@ -490,7 +490,7 @@ impl Parser {
         })
     }
 
-    fn place(&mut self) -> Parsed<RevPlace> {
+    fn place(&mut self) -> ParseResult<RevPlace> {
         let at = self.at();
         let mut place = RevPlace { root: self.name()?, path: vec![], at };
         loop {
@@ -505,7 +505,7 @@ impl Parser {
         }
     }
 
-    fn args(&mut self) -> Parsed<Vec<Expr>> {
+    fn args(&mut self) -> ParseResult<Vec<Expr>> {
         let mut args = Vec::new();
         while !self.eat(")") {
             args.push(self.expr()?);
@@ -516,11 +516,11 @@ impl Parser {
         Ok(args)
     }
 
-    fn expr(&mut self) -> Parsed<Expr> {
+    fn expr(&mut self) -> ParseResult<Expr> {
         self.binary(1)
     }
 
-    fn binary(&mut self, level: u8) -> Parsed<Expr> {
+    fn binary(&mut self, level: u8) -> ParseResult<Expr> {
         let mut left = self.unary()?;
         while let Some(op) = self.operator().filter(|op| op.level() >= level) {
             let at = self.at();
@@ -561,7 +561,7 @@ impl Parser {
         })
     }
 
-    fn unary(&mut self) -> Parsed<Expr> {
+    fn unary(&mut self) -> ParseResult<Expr> {
         let at = self.at();
         let op = if self.eat("-") {
             if *self.peek() == Token::Int(i64::MIN) {
@@ -584,7 +584,7 @@ impl Parser {
         Ok(Expr { kind, at })
     }
 
-    fn atom(&mut self) -> Parsed<Expr> {
+    fn atom(&mut self) -> ParseResult<Expr> {
         let at = self.at();
         let kind = match self.peek().clone() {
             Token::Int(i64::MIN) => {

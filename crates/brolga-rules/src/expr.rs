@@ -505,11 +505,11 @@ impl fmt::Display for E {
             Node::IntOperand(i) => write!(f, "float({})", operand_name(*i)),
             Node::Result(i) => f.write_str(&result_name(*i)),
             Node::Const(c) => write!(f, "{c}"),
-            Node::Neg(a) => write!(f, "-{}", Tight(a)),
+            Node::Neg(a) => write!(f, "-{}", Bracketed(a)),
             Node::Add(a, b) => write!(f, "{a} + {b}"),
-            Node::Sub(a, b) => write!(f, "{a} - {}", Tight(b)),
-            Node::Mul(a, b) => write!(f, "{}·{}", Tight(a), Tight(b)),
-            Node::Div(a, b) => write!(f, "{}/{}", Tight(a), Tight(b)),
+            Node::Sub(a, b) => write!(f, "{a} - {}", Bracketed(b)),
+            Node::Mul(a, b) => write!(f, "{}·{}", Bracketed(a), Bracketed(b)),
+            Node::Div(a, b) => write!(f, "{}/{}", Bracketed(a), Bracketed(b)),
             Node::Sqrt(a) => write!(f, "sqrt({a})"),
             Node::Abs(a) => write!(f, "|{a}|"),
             Node::Nearest(a) => write!(f, "nearest({a})"),
@@ -538,9 +538,9 @@ impl fmt::Display for E {
 }
 
 /// An expression in brackets unless it is an atom.
-struct Tight<'e>(&'e E);
+struct Bracketed<'e>(&'e E);
 
-impl fmt::Display for Tight<'_> {
+impl fmt::Display for Bracketed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.node() {
             Node::Neg(_) | Node::Add(..) | Node::Sub(..) | Node::Mul(..) | Node::Div(..) => write!(f, "({})", self.0),

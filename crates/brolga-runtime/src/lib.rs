@@ -54,7 +54,7 @@ pub use forks::WorkAndSpan;
 pub use segment::pool::{Lease, Plan, Pool};
 pub use segment::workspace::Workspace;
 pub use segment::{ReserveError, Segment};
-pub use shadows::declared::{Declared, Floats, SharedInstance};
+pub use shadows::declared::{DeclaredPointer, Floats, SharedInstance};
 pub use shadows::globals::{DataSpan, GlobalShadows};
 pub use stack::ample;
 pub use states::StateFault;

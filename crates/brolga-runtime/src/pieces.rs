@@ -24,7 +24,7 @@
 //! went elsewhere, bytes in another order. So is what still waits, and is not zero, when the
 //! pullback ends; but if a whole window waits where there are zeros, it is put there, which is
 //! right whatever it is, and where the caller of the run knows what it has put into memory, it is
-//! added as that ([`There`]).
+//! added as that ([`WindowContents`]).
 //!
 //! **Errs** on the side of a trap. A double at 4 modulo 8 is put together from the records of two
 //! windows ([`across`]) if it is said that there may be such; floats at other addresses are not.
@@ -101,7 +101,7 @@ struct WindowRecord {
 }
 
 /// Bytes of a record that wait at a window.
-struct Waiting {
+struct WaitingBytes {
     record: u32,
     /// Where byte 0 of the record would be, from the beginning of the window: a single may come
     /// from the other half of its window.
@@ -133,7 +133,7 @@ pub(crate) struct TicketPart {
 }
 
 /// A double of which a part has been stored over.
-struct Covered {
+struct CoveredDouble {
     /// What it was.
     was: [u8; WINDOW],
     /// The bytes that something was stored over.
@@ -146,7 +146,7 @@ struct Covered {
 
 /// What the caller of a run knows of eight bytes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum There {
+pub enum WindowContents {
     /// Nothing.
     Unknown,
     /// Nothing that the caller has put there.
@@ -164,7 +164,7 @@ const NO_NUMBER: u64 = 0x7ff8_0000_7fc0_0000;
 /// A cotangent that moved in pieces could not be put together again: the address of the eight bytes
 /// of shadow at which pieces of it wait, if they wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stuck(pub Option<usize>);
+pub struct StrayPieces(pub Option<usize>);
 
 /// What pieces of one run of a pullback are under way. Empty unless a program moves floats in
 /// pieces.
@@ -179,7 +179,7 @@ pub(crate) struct Pieces {
     /// somewhere.
     last: HashMap<usize, u32>,
     /// By window: what waits there.
-    waiting: HashMap<usize, Vec<Waiting>>,
+    waiting: HashMap<usize, Vec<WaitingBytes>>,
     /// What tickets stand for, until they are used; the first is that of ticket 1.
     pub(crate) tickets: Vec<Option<Vec<TicketPart>>>,
     /// Bytes were to be a number, and were none.
@@ -193,7 +193,7 @@ pub(crate) struct Pieces {
     /// Of a task that runs back: sums, and how far each is from the shadow.
     pub(crate) sums: Vec<(Range<usize>, usize)>,
     /// By address: doubles in two windows that have been stored over in part ([`covered`]).
-    covered: HashMap<usize, Covered>,
+    covered: HashMap<usize, CoveredDouble>,
     /// By address: upper halves of windows that have been given up, as last digits of doubles in
     /// two windows, and what they were ([`across`]).
     dropped: HashMap<usize, [u8; HALF]>,
@@ -466,7 +466,7 @@ impl Pieces {
                     match all.iter_mut().find(|w| w.record == part.record && w.shift == shift) {
                         Some(w) if w.have & have != 0 => return false,
                         Some(w) => w.have |= have,
-                        None => all.push(Waiting { record: part.record, shift, have, of }),
+                        None => all.push(WaitingBytes { record: part.record, shift, have, of }),
                     }
                     places.push(base);
                 }
@@ -717,13 +717,13 @@ impl Pieces {
 
     /// Whether all that waits at a window waits for floats.
     fn waits_among(&self, base: usize, holds_floats: &dyn Fn(usize) -> bool) -> bool {
-        let at = |w: &Waiting, i: usize| (base as isize + w.shift + i as isize) as usize;
-        let all = |w: &Waiting| (0..WINDOW).all(|i| w.have & 1 << i == 0 || holds_floats(at(w, i)));
+        let at = |w: &WaitingBytes, i: usize| (base as isize + w.shift + i as isize) as usize;
+        let all = |w: &WaitingBytes| (0..WINDOW).all(|i| w.have & 1 << i == 0 || holds_floats(at(w, i)));
         self.waiting.get(&base).is_none_or(|found| found.iter().all(all))
     }
 
     /// Whether something that is not zero waits.
-    fn is_stuck(&self, all: &[Waiting]) -> bool {
+    fn is_stuck(&self, all: &[WaitingBytes]) -> bool {
         all.iter().any(|w| self.any(w.record, w.have))
     }
 
@@ -731,62 +731,62 @@ impl Pieces {
     /// there that have not been written is for the caller of the run to say.
     pub(crate) fn finish(
         &mut self,
-        known: &dyn Fn(usize) -> There,
+        known: &dyn Fn(usize) -> WindowContents,
         holds_floats: &dyn Fn(usize) -> bool,
-    ) -> Result<(), Stuck> {
+    ) -> Result<(), StrayPieces> {
         let is_lost = |base: usize, mask: Mask| (0..WINDOW).any(|i| mask & 1 << i != 0 && holds_floats(base + i));
         let lost = self.demanded.iter().filter(|d| is_lost(*d.0, *d.1)).map(|d| *d.0).min();
         if lost.is_some() {
-            return Err(Stuck(lost));
+            return Err(StrayPieces(lost));
         }
         // SAFETY: shadows from which something was cut are valid until the run ends.
         let first = unsafe {
             self.covered_at_the_end(known, holds_floats).or_else(|| self.cut_at_the_end(known, holds_floats))
         };
         if first.is_some() {
-            return Err(Stuck(first));
+            return Err(StrayPieces(first));
         }
         self.odd_at_the_end(known, holds_floats)?;
         let places: Vec<(usize, usize)> = self.waiting.iter().map(|(&base, all)| (base, all[0].of)).collect();
         for (base, of) in places {
-            for at in [base - HALF, base + HALF].into_iter().filter(|&at| known(at) == There::Floats(WINDOW)) {
+            for at in [base - HALF, base + HALF].into_iter().filter(|&at| known(at) == WindowContents::Floats(WINDOW)) {
                 // SAFETY: the caller of the run has put a double there.
                 unsafe { self.doubles_at(at, true) };
             }
             let there = known(base);
             let of = match (of, there) {
                 // A single may have half of a window for itself.
-                (0, There::Floats(HALF)) if !self.waits_among(base, holds_floats) => 0,
-                (0, There::Floats(of)) => of,
+                (0, WindowContents::Floats(HALF)) if !self.waits_among(base, holds_floats) => 0,
+                (0, WindowContents::Floats(of)) => of,
                 _ => of,
             };
             // SAFETY: what waits there came by an access of these bytes; a window is never on two
             // pages.
             unsafe { self.put_together(base, of, Moment::Ends) };
-            if there == There::Constants && self.waiting.get(&base).is_some_and(|all| self.is_stuck(all)) {
+            if there == WindowContents::Constants && self.waiting.get(&base).is_some_and(|all| self.is_stuck(all)) {
                 self.waiting.remove(&base);
                 // SAFETY: the same.
                 unsafe { (base as *mut u64).write(NO_NUMBER) };
             }
         }
-        let rest = |base: usize| move |w: &Waiting| (base, w.record, w.have, w.shift);
+        let rest = |base: usize| move |w: &WaitingBytes| (base, w.record, w.have, w.shift);
         let rests: Vec<(usize, u32, Mask, isize)> =
             self.waiting.iter().flat_map(|(&base, all)| all.iter().map(rest(base))).collect();
         for (base, record, bytes, shift) in rests {
             let size = match known(base) {
-                _ if known((base as isize + shift) as usize) == There::Floats(WINDOW) => WINDOW,
-                There::Floats(size) => size,
-                There::Unknown => self.records[record as usize].of.max(HALF),
-                There::Nothing if (0..WINDOW).any(|i| holds_floats(base + i)) => HALF,
-                There::Nothing | There::Constants => continue,
+                _ if known((base as isize + shift) as usize) == WindowContents::Floats(WINDOW) => WINDOW,
+                WindowContents::Floats(size) => size,
+                WindowContents::Unknown => self.records[record as usize].of.max(HALF),
+                WindowContents::Nothing if (0..WINDOW).any(|i| holds_floats(base + i)) => HALF,
+                WindowContents::Nothing | WindowContents::Constants => continue,
             };
             self.lost |= !self.ends(record, bytes, size);
         }
-        let stuck = |all: &[Waiting]| self.is_stuck(all);
+        let stuck = |all: &[WaitingBytes]| self.is_stuck(all);
         // The first, whatever order they are in.
         match self.waiting.iter().filter(|(_, all)| stuck(all)).map(|x| *x.0).min() {
-            Some(base) => Err(Stuck(Some(base))),
-            None if self.lost => Err(Stuck(None)),
+            Some(base) => Err(StrayPieces(Some(base))),
+            None if self.lost => Err(StrayPieces(None)),
             None => Ok(()),
         }
     }

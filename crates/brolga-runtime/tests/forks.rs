@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use brolga_runtime::calls::forks::{brolga_fork, brolga_gather, brolga_join, brolga_pending, brolga_pending_within};
 use brolga_runtime::forks::Executor;
-use brolga_runtime::{CodeRanges, Declared, Entry, Plan, Pool, Segment, call_guarded};
+use brolga_runtime::{CodeRanges, DeclaredPointer, Entry, Plan, Pool, Segment, call_guarded};
 use brolga_testing::counting::requests;
 
 /// Numbers that all tasks read; those that they write follow.
@@ -169,7 +169,11 @@ fn gradient(executor: Option<Arc<dyn Executor>>) -> (Vec<u64>, Vec<usize>) {
         let mut seg = pool.lease().unwrap();
         let p = primal.as_ptr() as u64;
         let delta = (shadow.as_mut_ptr() as u64).wrapping_sub(p);
-        seg.declare(Declared { primal: p, shadow: shadow.as_mut_ptr() as u64, len: Some(8 * (READ + TASKS) as u64) });
+        seg.declare(DeclaredPointer {
+            primal: p,
+            shadow: shadow.as_mut_ptr() as u64,
+            len: Some(8 * (READ + TASKS) as u64),
+        });
         let seg_word = seg.as_mut_ptr() as u64;
         // SAFETY: the functions are those above, and get what they expect.
         unsafe { call_guarded(root_forward, [p, delta, seg_word].as_mut_ptr().cast(), &code) }.unwrap();

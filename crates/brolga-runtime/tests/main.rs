@@ -4,8 +4,8 @@ mod foreign;
 mod forks;
 mod steady_state;
 
-use brolga_testing::counting::Counting;
+use brolga_testing::counting::CountingAllocator;
 
 /// Tests count what their threads ask for.
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;

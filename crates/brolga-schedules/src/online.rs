@@ -27,7 +27,7 @@ use crate::revolve;
 
 /// What to do with the state that has been reached.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum SlotAction {
     /// Into a free slot.
     Free,
     /// In place of the state with this index.
@@ -37,18 +37,22 @@ pub(crate) enum Keep {
 }
 
 /// What to do with a state on `level` if those on levels `held` are there, and there are `slots`.
-pub(crate) fn keep(held: impl ExactSizeIterator<Item = u64> + DoubleEndedIterator, level: u64, slots: u64) -> Keep {
+pub(crate) fn keep(
+    held: impl ExactSizeIterator<Item = u64> + DoubleEndedIterator,
+    level: u64,
+    slots: u64,
+) -> SlotAction {
     if (held.len() as u64) < slots {
-        return Keep::Free;
+        return SlotAction::Free;
     }
     let mut highest = level;
     for (i, level) in held.enumerate().skip(1).rev() {
         if level < highest {
-            return Keep::InPlaceOf(i);
+            return SlotAction::InPlaceOf(i);
         }
         highest = highest.max(level);
     }
-    Keep::Not(level + 1)
+    SlotAction::Not(level + 1)
 }
 
 /// How many units run without a tape if the loop ends behind `units` and states before `held` are

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use crate::action::{Action, Reversal, SlotId, StepId};
 use crate::bennett::Tasks;
 use crate::method::{Method, Unfit};
-use crate::online::{self, Keep};
+use crate::online::{self, SlotAction};
 use crate::units::{HeldState, Numbers, Units};
 use crate::{revolve, treeverse};
 
@@ -271,14 +271,14 @@ impl Schedule {
     /// The state that has been reached is kept, or another one goes for it.
     fn place_online(&mut self, at: u64, slots: u64) {
         let next = if self.last_held() == Some(at) {
-            Keep::Not(0)
+            SlotAction::Not(0)
         } else {
             online::keep(self.held.iter().map(|h| h.level), self.level, slots)
         };
         let level = match next {
-            Keep::Not(level) => level,
-            Keep::InPlaceOf(_) | Keep::Free => {
-                if let Keep::InPlaceOf(i) = next {
+            SlotAction::Not(level) => level,
+            SlotAction::InPlaceOf(_) | SlotAction::Free => {
+                if let SlotAction::InPlaceOf(i) = next {
                     let old = self.held.remove(i);
                     self.drop_slot(old);
                 }

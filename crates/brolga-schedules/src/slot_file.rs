@@ -42,7 +42,7 @@ pub(crate) struct SlotFile {
     /// A number that no other run has.
     run: u64,
     most: u64,
-    slots: BTreeMap<SlotId, Stored>,
+    slots: BTreeMap<SlotId, StoredState>,
     /// Stretches that are free, by where they begin, with their lengths.
     free: BTreeMap<u64, u64>,
     end: u64,
@@ -50,7 +50,7 @@ pub(crate) struct SlotFile {
 
 /// A state in the file.
 #[derive(Clone, Copy, Debug)]
-struct Stored {
+struct StoredState {
     at: u64,
     /// Bytes of the stretch, some of which may be unused.
     room: u64,
@@ -108,7 +108,7 @@ impl SlotFile {
             self.give_back(at, room);
             return Err(SlotError::Write { step, source });
         }
-        self.slots.insert(slot, Stored { at, room, step, size });
+        self.slots.insert(slot, StoredState { at, room, step, size });
         Ok(())
     }
 

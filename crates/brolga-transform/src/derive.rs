@@ -17,7 +17,7 @@ use cranelift_codegen::isa::TargetIsa;
 
 use crate::called::resolved;
 use crate::derived::Derivation;
-use crate::pipeline::all_variants::{Asked, Manner, derive_in_manner};
+use crate::pipeline::all_variants::{DerivationInput, Manner, derive_in_manner};
 use crate::pipeline::inline_rollback::attempt;
 use crate::pipeline::{Observer, Stages};
 use crate::program::outline::staying;
@@ -35,7 +35,7 @@ pub fn derive_with(
 ) -> Result<Derivation, Diagnostics> {
     let program = &*resolved(program, &[request.func], isa)?;
     // An observer is shown nothing of attempts that fail.
-    let asked = Asked { program, request, options, isa };
+    let asked = DerivationInput { program, request, options, isa };
     let (inlining, found) = attempt(asked)?;
     let staying = staying(&found.loops);
     let manner = Manner {
@@ -76,5 +76,5 @@ pub fn derive_unverified(
     isa: &dyn TargetIsa,
 ) -> Result<Derivation, Diagnostics> {
     let program = &*resolved(program, &[request.func], isa)?;
-    attempt(Asked { program, request, options, isa }).map(|found| found.1)
+    attempt(DerivationInput { program, request, options, isa }).map(|found| found.1)
 }

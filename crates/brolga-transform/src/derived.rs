@@ -12,7 +12,7 @@
 //! primals.
 
 use brolga_analysis::Variant;
-use brolga_analysis::calls::summarise::Learned;
+use brolga_analysis::calls::summarise::PriorFacts;
 use brolga_ir::map::IndexMap;
 use brolga_ir::names::Names;
 use brolga_ir::{FuncKey, Mode, Program};
@@ -114,7 +114,7 @@ impl Symbols {
 
 /// What a variant became.
 #[derive(Clone, Debug)]
-pub enum Emitted {
+pub enum DerivedVariant {
     /// Two functions.
     Pair(Box<DerivedPair>),
     /// One function.
@@ -169,7 +169,7 @@ pub struct Derivation {
     /// are no tasks.
     pub task_floats: Option<u8>,
     /// What some function does that all had to know of.
-    pub known: Learned,
+    pub known: PriorFacts,
     /// Of which sizes floats are that are moved as integers which may be none
     /// ([`Activity::guessed`](brolga_analysis::activity::Activity::guessed)).
     pub guessed: u8,

@@ -20,12 +20,12 @@ use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
-use crate::assemble::assembly::{Assembled, Graphs, OneGraph};
+use crate::assemble::assembly::{Graphs, OneGraph, VariantGraphs};
 use crate::batch::Shapes;
 use crate::clif::count::count;
 use crate::clif::dead_segment_arg::position;
 use crate::clif::passes::{self, ClifCx, Remarks};
-use crate::derived::{DerivedCombined, DerivedPair, Emitted, PairSymbols, Symbols};
+use crate::derived::{DerivedCombined, DerivedPair, DerivedVariant, PairSymbols, Symbols};
 use crate::facts::Facts;
 use crate::plan::table::Plan;
 use crate::translate::stmt::AdStmts;
@@ -79,8 +79,12 @@ impl<'s, 'f> Emitter<'s, 'f> {
     ///
     /// # Errors
     /// A pass that has broken a function ([`verified::passes`]): a bug of ours.
-    pub(crate) fn emit(mut self, assembled: &Assembled, symbols: Symbols) -> Result<(Emitted, Remarks), Diagnostics> {
-        let Assembled { graphs, plan, versioned } = assembled;
+    pub(crate) fn emit(
+        mut self,
+        assembled: &VariantGraphs,
+        symbols: Symbols,
+    ) -> Result<(DerivedVariant, Remarks), Diagnostics> {
+        let VariantGraphs { graphs, plan, versioned } = assembled;
         let variant = self.facts.variant.clone();
         let emitted = match graphs {
             Graphs::Pair { forward, pullback, ct } => {
@@ -93,13 +97,13 @@ impl<'s, 'f> Emitter<'s, 'f> {
                 }
                 let frame = plan.frame.as_ref().map_or(0, |f| f.size);
                 let pair = DerivedPair { variant, forward_symbol, pullback_symbol, forward, pullback, frame };
-                Emitted::Pair(Box::new(pair))
+                DerivedVariant::Pair(Box::new(pair))
             }
             Graphs::One(OneGraph { graph, seg, .. }) => {
                 let (func, segment) = self.one_function(graph, plan, *seg);
                 let (symbol, results) = (symbols.combined(), self.facts.mode != Mode::Gradient);
                 let combined = DerivedCombined { variant, symbol, func, results, segment, versioned: *versioned };
-                Emitted::Combined(Box::new(combined))
+                DerivedVariant::Combined(Box::new(combined))
             }
         };
         verified::passes(&mut self.verified, &self.facts.program.funcs[self.facts.variant.func].symbol)?;

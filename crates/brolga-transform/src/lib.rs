@@ -63,7 +63,7 @@ mod val_map;
 pub(crate) mod verified;
 
 pub use derive::{derive, derive_unverified, derive_with};
-pub use derived::{Addressable, Derivation, DerivedCombined, DerivedPair, Emitted, LoopOutcome};
+pub use derived::{Addressable, Derivation, DerivedCombined, DerivedPair, DerivedVariant, LoopOutcome};
 pub use embed::{Embedded, embed};
 pub use find_inverse::find_inverse;
 pub use nested::Nested;

@@ -14,7 +14,7 @@ use cranelift_entity::SecondaryMap;
 
 /// A table by names.
 #[derive(Default)]
-pub(crate) struct ByName<T: Clone + Default> {
+pub(crate) struct ValMap<T: Clone + Default> {
     primal: SecondaryMap<ir::Value, T>,
     delta: SecondaryMap<ir::Value, T>,
     tangent: SecondaryMap<ir::Value, T>,
@@ -22,7 +22,7 @@ pub(crate) struct ByName<T: Clone + Default> {
     aux: HashMap<Val, T>,
 }
 
-impl<T: Copy + Default> ByName<T> {
+impl<T: Copy + Default> ValMap<T> {
     /// For a primal of so many values. A table that grows with each name is filled a little at a
     /// time, which takes longer.
     pub(crate) fn new(values: usize) -> Self {

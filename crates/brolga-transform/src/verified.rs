@@ -9,7 +9,7 @@
 
 use brolga_clif::verified::{Broken, Passes};
 use brolga_ir::block::CfgBlocks;
-use brolga_ir::verify::{self, Fault, GraphKind, Known};
+use brolga_ir::verify::{self, Fault, GraphContext, GraphKind};
 use brolga_ir::{Diagnostic, Diagnostics};
 
 use crate::batch::Shapes;
@@ -17,9 +17,9 @@ use crate::facts::Facts;
 use crate::plan::table::Plan;
 
 /// What the rules ask of beside a graph.
-fn known<'a>(kind: GraphKind, facts: &'a Facts<'_>, plan: &'a Plan) -> Known<'a> {
+fn known<'a>(kind: GraphKind, facts: &'a Facts<'_>, plan: &'a Plan) -> GraphContext<'a> {
     let frame = plan.frame.as_ref();
-    Known { kind, primal: facts.func(), ct: &facts.activity.ct, frame, id_bytes: plan.id_bytes }
+    GraphContext { kind, primal: facts.func(), ct: &facts.activity.ct, frame, id_bytes: plan.id_bytes }
 }
 
 /// A graph, behind a stage.
@@ -51,7 +51,7 @@ pub(crate) fn with_shapes(
     if !facts.options.verify_stages {
         return Ok(());
     }
-    let known = Known { ct, ..known(kind, facts, plan) };
+    let known = GraphContext { ct, ..known(kind, facts, plan) };
     verify::graph(graph, known).map_err(|faults| internal(stage, &faults, &[graph], facts))
 }
 

@@ -158,14 +158,14 @@ pub(crate) struct Export {
 
 /// What code changes, by index.
 #[derive(Default)]
-pub(crate) struct Mutates {
+pub(crate) struct Mutations {
     /// Memories that grow.
     pub memories: HashSet<u32>,
     /// Tables whose entries or whose size change.
     pub tables: HashSet<u32>,
 }
 
-impl Mutates {
+impl Mutations {
     fn read(&mut self, body: &FunctionBody<'_>) -> Result<(), Error> {
         let mut ops = body.get_operators_reader()?;
         while !ops.eof() {
@@ -275,7 +275,7 @@ pub(crate) struct Info<'a> {
     /// The global that the name section calls C's stack pointer.
     pub named_stack: Option<u32>,
     /// What the functions change.
-    pub mutates: Mutates,
+    pub mutates: Mutations,
     /// What each function's body is made of; nothing for an import.
     pub uses: Vec<FuncUses>,
 }

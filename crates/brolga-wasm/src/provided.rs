@@ -3,11 +3,11 @@
 //! **Question.** An import, or a library function that is replaced, has to be something in CLIF.
 //! What can that be?
 //!
-//! **Answer.** A [`Provided`]: a function of C's with a rule, a [`Shim`], a call through the table,
-//! a time loop, an inverse pair, a fork, a part of OpenMP, nothing (a trap), or a function that is
-//! written around the module's own. The latter is an [`Around`], which says its type, writes its
-//! body, and tries the module's function to see whether it computes what is expected
-//! ([`TrialRun`]).
+//! **Answer.** A [`ProvidedFunction`]: a function of C's with a rule, a [`Shim`], a call through
+//! the table, a time loop, an inverse pair, a fork, a part of OpenMP, nothing (a trap), or a
+//! function that is written around the module's own. The latter is a [`WrapperFunction`], which
+//! says its type, writes its body, and tries the module's function to see whether it computes what
+//! is expected ([`TrialRun`]).
 //!
 //! **Cost.** An entry for each such function; trials run the module's function a few times when it
 //! is loaded.
@@ -27,7 +27,7 @@ pub(crate) type Shim = fn(&mut Fx<'_, '_, '_, '_>);
 
 /// What stands behind an imported function.
 #[derive(Clone)]
-pub(crate) enum Provided {
+pub(crate) enum ProvidedFunction {
     /// A C function, by its symbol.
     Math(&'static str),
     /// A function that we write.
@@ -48,10 +48,10 @@ pub(crate) enum Provided {
     /// Nothing: calling it is a trap.
     Missing,
     /// A function that is written around the module's own, which is called for the value.
-    Around(Arc<dyn Around>),
+    Around(Arc<dyn WrapperFunction>),
 }
 
-impl Provided {
+impl ProvidedFunction {
     /// What forks, if it does.
     pub(crate) fn forks(&self) -> Option<ForkImport> {
         match self {
@@ -63,14 +63,14 @@ impl Provided {
 }
 
 /// Functions that are replaced, by index.
-pub(crate) type Replaced = HashMap<u32, Provided>;
+pub(crate) type Replacements = HashMap<u32, ProvidedFunction>;
 
 /// Runs the module's function: with bytes at some places of memory, and on arguments. What it
 /// returns, and the first bytes of memory behind it.
 pub(crate) type TrialRun<'t> = dyn FnMut(&[(usize, Vec<u8>)], &[Val]) -> Option<(Vec<Val>, Vec<u8>)> + 't;
 
 /// A function that is written around a module's own.
-pub(crate) trait Around: Send + Sync {
+pub(crate) trait WrapperFunction: Send + Sync {
     /// Its type.
     fn ty(&self) -> FuncType;
     /// Its body, up to the return; `wrapped` is the symbol of the module's function.

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::jit::DerivedRule;
 
 /// Rules by what was asked.
-type Known = HashMap<(Request, Options), DerivedRule>;
+type KnownRules = HashMap<(Request, Options), DerivedRule>;
 
 /// The rules of one program. Cheap to clone; clones share what they remember, and threads may share
 /// one.
@@ -62,7 +62,7 @@ pub struct Cache(Arc<CachedRules>);
 
 struct CachedRules {
     program: Program,
-    known: Mutex<Known>,
+    known: Mutex<KnownRules>,
 }
 
 impl Cache {
@@ -126,7 +126,7 @@ impl Cache {
         Ok(self.known().entry(key).or_insert(rule).clone())
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownRules> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

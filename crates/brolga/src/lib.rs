@@ -25,8 +25,8 @@ pub mod stages;
 pub use brolga_ir::driver::StateLength;
 pub use brolga_ir::{
     Allocator, ArgActivity, ArgSpec, Checkpoints, DataObject, Diagnostic, Diagnostics, Effort, Elem, FloatOrder,
-    FuncKey, Inline, InverseCheck, Made, MemoryMode, Mode, Options, Pass, PassSet, Program, Promises, Request,
-    ResultActivity, TapeKind, Tolerance, Untracked,
+    FuncKey, Inline, InverseCheck, MemoryMode, Mode, Options, Pass, PassSet, Program, Promises, Request,
+    ResultActivity, SecondTier, TapeKind, Tolerance, Untracked,
 };
 pub use brolga_rules::{RuleError, TangentArg, UserRule, parse_rules};
 pub use brolga_runtime::traps::{handlers_are_in_place, install_handlers};

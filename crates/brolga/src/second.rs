@@ -49,20 +49,20 @@ use crate::{Arg, DerivedRule, Error, Run};
 /// # let text = "function %product(f64, f64) -> f64 { block0(v0: f64, v1: f64): v2 = fmul v0, v1 return v2 }";
 /// # let mut program = brolga::Program::new();
 /// # let product = program.define("product", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
-/// # use brolga::second::{Along, Second};
+/// # use brolga::second::{ArgDirection, HessianProducts};
 /// # let double = |x: f64| DataValue::F64(x.into());
 /// let rule = HessianRule::new(&program, &Request::new(product, [ArgSpec::ACTIVE; 2]), &Options::default())?;
 /// let args = [3.0, 5.0].map(|x| Arg::new(double(x)));
-/// let mut out = Second::default();
+/// let mut out = HessianProducts::default();
 /// // SAFETY: the function accesses no memory.
-/// unsafe { rule.product(&args, &[Along::Still, Along::Value(double(2.0))], &[double(1.0)], &mut out) }?;
+/// unsafe { rule.product(&args, &[ArgDirection::Still, ArgDirection::Value(double(2.0))], &[double(1.0)], &mut out) }?;
 /// // The derivative of x y by x is y, which moves by two.
 /// assert_eq!((&out.cotangents[0], &out.products[0]), (&Some(double(5.0)), &Some(double(2.0))));
-/// assert_eq!(Along::default(), Along::Still);
+/// assert_eq!(ArgDirection::default(), ArgDirection::Still);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Along {
+pub enum ArgDirection {
     /// It does not move.
     #[default]
     Still,
@@ -85,18 +85,18 @@ pub enum Along {
 /// # let text = "function %cube(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 v2 = fmul v1, v0 return v2 }";
 /// # let mut program = brolga::Program::new();
 /// # let cube = program.define("cube", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
-/// # use brolga::second::{Along, Second};
+/// # use brolga::second::{ArgDirection, HessianProducts};
 /// # let double = |x: f64| DataValue::F64(x.into());
 /// let rule = HessianRule::new(&program, &Request::new(cube, [ArgSpec::ACTIVE]), &Options::default())?;
-/// let mut out = Second::default();
+/// let mut out = HessianProducts::default();
 /// // SAFETY: the function accesses no memory.
-/// unsafe { rule.product(&[Arg::new(double(2.0))], &[Along::Value(double(0.5))], &[double(1.0)], &mut out) }?;
-/// let Second { values, cotangents, products } = out; // x³, 3x², and half of 6x
+/// unsafe { rule.product(&[Arg::new(double(2.0))], &[ArgDirection::Value(double(0.5))], &[double(1.0)], &mut out) }?;
+/// let HessianProducts { values, cotangents, products } = out; // x³, 3x², and half of 6x
 /// assert_eq!((values, cotangents, products), (vec![double(8.0)], vec![Some(double(12.0))], vec![Some(double(6.0))]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Second {
+pub struct HessianProducts {
     /// The primal's results.
     pub values: Vec<DataValue>,
     /// One entry for each argument: its cotangent, if it is active.
@@ -109,7 +109,7 @@ pub struct Second {
 ///
 /// ```
 /// # use brolga::{Arg, ArgSpec, Elem, HessianRule, Options, Request};
-/// # use brolga::second::{Along, Second};
+/// # use brolga::second::{ArgDirection, HessianProducts};
 /// # use brolga::cranelift_codegen::data_value::DataValue;
 /// # use brolga::{Program, FuncKey};
 /// # fn program() -> (Program, FuncKey) {
@@ -132,8 +132,8 @@ pub struct Second {
 /// let (x, mut gradient, mut direction, mut product) = ([3.0_f64], [0.0_f64], [0.5_f64], [0.0_f64]);
 /// let at = |x: &mut [f64]| x.as_mut_ptr() as u64;
 /// let args = [Arg::duplicated(x.as_ptr() as u64, at(&mut gradient)), Arg::new(double(2.0))];
-/// let along = [Along::Memory { tangent: at(&mut direction), product: at(&mut product) }, Along::Still];
-/// let mut out = Second::default();
+/// let along = [ArgDirection::Memory { tangent: at(&mut direction), product: at(&mut product) }, ArgDirection::Still];
+/// let mut out = HessianProducts::default();
 /// // SAFETY: the function reads one number, and each of the four blocks has one.
 /// let run = unsafe { rule.product(&args, &along, &[double(1.0)], &mut out) }?;
 /// // 2x², 4x, and 4 times the direction.
@@ -170,13 +170,13 @@ impl HessianRule {
     /// # let text = "function %cube(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 v2 = fmul v1, v0 return v2 }";
     /// # let mut program = brolga::Program::new();
     /// # let cube = program.define("cube", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
-    /// # use brolga::second::{Along, Second};
+    /// # use brolga::second::{ArgDirection, HessianProducts};
     /// # let double = |x: f64| DataValue::F64(x.into());
     /// let options = Options { mode: Mode::Gradient, ..Options::default() };
     /// let rule = HessianRule::new(&program, &Request::new(cube, [ArgSpec::ACTIVE]), &options)?;
-    /// let mut out = Second::default();
+    /// let mut out = HessianProducts::default();
     /// // SAFETY: the function accesses no memory.
-    /// unsafe { rule.product(&[Arg::new(double(2.0))], &[Along::Value(double(1.0))], &[double(1.0)], &mut out) }?;
+    /// unsafe { rule.product(&[Arg::new(double(2.0))], &[ArgDirection::Value(double(1.0))], &[double(1.0)], &mut out) }?;
     /// assert_eq!((out.values, out.products), (vec![], vec![Some(double(12.0))]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -243,7 +243,7 @@ impl HessianRule {
     /// # let text = "function %cube(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 v2 = fmul v1, v0 return v2 }";
     /// # let mut program = brolga::Program::new();
     /// # let cube = program.define("cube", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
-    /// # use brolga::second::{Along, Second};
+    /// # use brolga::second::{ArgDirection, HessianProducts};
     /// # let double = |x: f64| DataValue::F64(x.into());
     /// let options = Options { width: 4, ..Options::default() };
     /// let second = HessianRule::new(&program, &Request::new(cube, [ArgSpec::ACTIVE]), &options)?;
@@ -264,12 +264,12 @@ impl HessianRule {
     /// # let text = "function %cube(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 v2 = fmul v1, v0 return v2 }";
     /// # let mut program = brolga::Program::new();
     /// # let cube = program.define("cube", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
-    /// # use brolga::second::{Along, Second};
+    /// # use brolga::second::{ArgDirection, HessianProducts};
     /// # let double = |x: f64| DataValue::F64(x.into());
     /// let options = Options { width: 2, ..Options::default() };
     /// let rule = HessianRule::new(&program, &Request::new(cube, [ArgSpec::ACTIVE]), &options)?;
-    /// let along = [1.0, 0.5].map(|x| Along::Value(double(x)));
-    /// let mut out = Second::default();
+    /// let along = [1.0, 0.5].map(|x| ArgDirection::Value(double(x)));
+    /// let mut out = HessianProducts::default();
     /// // SAFETY: the function accesses no memory.
     /// unsafe { rule.product(&[Arg::new(double(2.0))], &along, &[double(1.0)], &mut out) }?;
     /// assert_eq!(out.products, [12.0, 6.0].map(|x| Some(double(x))));
@@ -281,14 +281,14 @@ impl HessianRule {
     /// derivative depends on bits that are not followed.
     ///
     /// # Safety
-    /// As for [`DerivedRule::forward`]; and the two blocks of [`Along::Memory`] must be as large as
-    /// the primal and laid out alike.
+    /// As for [`DerivedRule::forward`]; and the two blocks of [`ArgDirection::Memory`] must be as
+    /// large as the primal and laid out alike.
     pub unsafe fn product(
         &self,
         args: &[Arg],
-        along: &[Along],
+        along: &[ArgDirection],
         seeds: &[DataValue],
-        out: &mut Second,
+        out: &mut HessianProducts,
     ) -> Result<Run, Error> {
         self.check(args, along, seeds)?;
         let mut tape = self.tape()?;
@@ -340,11 +340,11 @@ impl HessianRule {
 
     /// Products in memory where floats are known to be: the address, the size of a float, and the
     /// bytes of all.
-    fn floats<'a>(&self, args: &'a [Arg], along: &'a [Along]) -> impl Iterator<Item = (u64, u32, u64)> + 'a {
+    fn floats<'a>(&self, args: &'a [Arg], along: &'a [ArgDirection]) -> impl Iterator<Item = (u64, u32, u64)> + 'a {
         let width = self.rule.width() as u64;
         let elems: Vec<Option<Elem>> = self.request.args.iter().map(|a| a.elem).collect();
         args.iter().zip(along).zip(elems).flat_map(move |((arg, along), elem)| {
-            let Along::Memory { product, .. } = *along else { return Vec::new() };
+            let ArgDirection::Memory { product, .. } = *along else { return Vec::new() };
             let size = match elem {
                 Some(Elem::F64) => 8,
                 Some(Elem::F32) => 4,
@@ -362,12 +362,12 @@ impl HessianRule {
         &self,
         role: NestedParam,
         args: &[Arg],
-        along: &[Along],
+        along: &[ArgDirection],
         seeds: &[DataValue],
         tape: &mut Option<Workspace>,
     ) -> Arg {
         let memory = |i: usize| match along[i] {
-            Along::Memory { tangent, product } => Some((tangent, product)),
+            ArgDirection::Memory { tangent, product } => Some((tangent, product)),
             _ => None,
         };
         let reverse = self.reverse;
@@ -384,7 +384,7 @@ impl HessianRule {
             }
             NestedParam::Seed(k) => Arg::new(seeds[k].clone()),
             NestedParam::Direction(i) => Arg::new(match &along[i] {
-                Along::Value(v) => v.clone(),
+                ArgDirection::Value(v) => v.clone(),
                 _ => zero(self.primal.params[i].value_type),
             }),
             NestedParam::Workspace => {
@@ -395,10 +395,10 @@ impl HessianRule {
     }
 
     /// Tangents of floats by value, for each direction and parameter of the gradient.
-    fn directions(&self, n: usize, along: &[Along]) -> Vec<Option<DataValue>> {
+    fn directions(&self, n: usize, along: &[ArgDirection]) -> Vec<Option<DataValue>> {
         let one = |k: usize, role: &NestedParam| match *role {
             NestedParam::Primal(i) => match &along[k * n + i] {
-                Along::Value(v) => Some(v.clone()),
+                ArgDirection::Value(v) => Some(v.clone()),
                 _ => None,
             },
             _ => None,
@@ -430,7 +430,7 @@ impl HessianRule {
         Ok(Some(tape))
     }
 
-    fn check(&self, args: &[Arg], along: &[Along], seeds: &[DataValue]) -> Result<(), Error> {
+    fn check(&self, args: &[Arg], along: &[ArgDirection], seeds: &[DataValue]) -> Result<(), Error> {
         let (params, width) = (self.primal.params.len(), self.rule.width());
         let counts = [
             (args.len(), params, "arguments are given"),
@@ -443,15 +443,19 @@ impl HessianRule {
         for (at, given) in along.iter().enumerate() {
             let i = at % params;
             let wrong = match (self.request.args[i].activity, given) {
-                (ArgActivity::Duplicated, Along::Memory { .. }) if *given != along[i] => {
+                (ArgActivity::Duplicated, ArgDirection::Memory { .. }) if *given != along[i] => {
                     "is a pointer: all directions lie in the same memory, side by side"
                 }
-                (ArgActivity::Duplicated, Along::Memory { .. })
-                | (ArgActivity::Active, Along::Still | Along::Value(_))
-                | (ArgActivity::Const, Along::Still) => continue,
-                (ArgActivity::Duplicated, _) => "is a pointer: its direction is `Along::Memory`, also if it is zero",
-                (ArgActivity::Active, _) => "is a float by value: its direction is `Along::Value` or `Along::Still`",
-                (ArgActivity::Const, _) => "is constant, and has no direction: `Along::Still`",
+                (ArgActivity::Duplicated, ArgDirection::Memory { .. })
+                | (ArgActivity::Active, ArgDirection::Still | ArgDirection::Value(_))
+                | (ArgActivity::Const, ArgDirection::Still) => continue,
+                (ArgActivity::Duplicated, _) => {
+                    "is a pointer: its direction is `ArgDirection::Memory`, also if it is zero"
+                }
+                (ArgActivity::Active, _) => {
+                    "is a float by value: its direction is `ArgDirection::Value` or `ArgDirection::Still`"
+                }
+                (ArgActivity::Const, _) => "is constant, and has no direction: `ArgDirection::Still`",
             };
             return Err(Error::Usage(format!("argument {i} {wrong}")));
         }

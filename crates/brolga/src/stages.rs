@@ -25,7 +25,7 @@ use brolga_analysis::{ParamMode, ResultMode, Variant};
 use brolga_ir::dot::{Drawing, Pair};
 use brolga_ir::request::Elem;
 use brolga_ir::{ArgActivity, Mode, Options, Program, Request};
-use brolga_transform::{Emitted, Stages, derive_with};
+use brolga_transform::{DerivedVariant, Stages, derive_with};
 use cranelift_codegen::ir;
 
 use crate::Error;
@@ -180,7 +180,7 @@ pub fn dumps(program: &Program, request: &Request, options: &Options, stages: &[
 
 /// A variant joins what is printed of a stage.
 fn add(out: &mut String, s: &Stages<'_>, stage: Stage) {
-    let is_combined = matches!(s.emitted, Emitted::Combined(_));
+    let is_combined = matches!(s.emitted, DerivedVariant::Combined(_));
     if matches!(stage, Stage::Combined | Stage::ClifCombined) && !is_combined && !s.serves {
         return;
     }
@@ -231,19 +231,19 @@ fn text(s: &Stages<'_>, stage: Stage) -> String {
         Stage::Normalised => clif(primal),
         Stage::Cfg => s.lifted.display(primal).with_ids().to_string(),
         Stage::Stmts => stmts::text(s),
-        Stage::Combined if matches!(s.emitted, Emitted::Pair(_)) => {
+        Stage::Combined if matches!(s.emitted, DerivedVariant::Pair(_)) => {
             [Stage::Forward, Stage::Pullback].map(|stage| text(s, stage)).join("\n")
         }
-        Stage::ClifCombined if matches!(s.emitted, Emitted::Pair(_)) => {
+        Stage::ClifCombined if matches!(s.emitted, DerivedVariant::Pair(_)) => {
             [Stage::ClifForward, Stage::ClifPullback].map(|stage| text(s, stage)).join("\n")
         }
         Stage::Forward | Stage::Combined => format!("{}\n{}", plan::comments(s), s.forward.display(primal)),
         Stage::Tangent => s.forward.display(primal).to_string(),
         Stage::Pullback => s.pullback.display(primal).to_string(),
         Stage::ClifForward | Stage::ClifPullback | Stage::ClifCombined | Stage::ClifTangent => match &s.emitted {
-            Emitted::Pair(p) if stage == Stage::ClifPullback => clif(&p.pullback),
-            Emitted::Pair(p) => clif(&p.forward),
-            Emitted::Combined(w) => clif(&w.func),
+            DerivedVariant::Pair(p) if stage == Stage::ClifPullback => clif(&p.pullback),
+            DerivedVariant::Pair(p) => clif(&p.forward),
+            DerivedVariant::Combined(w) => clif(&w.func),
         },
     }
 }

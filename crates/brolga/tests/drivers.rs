@@ -3,7 +3,7 @@
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::drivers::{Argument, Derivatives, Pattern, Point, Star, Sweep};
-use brolga::second::{Along, HessianRule, Second};
+use brolga::second::{ArgDirection, HessianProducts, HessianRule};
 use brolga::{Arg, ArgSpec, DerivedRule, Elem, Error, Options, Request};
 use brolga_testing::program;
 
@@ -215,19 +215,19 @@ fn products_are_added() {
         let (mut tangent, mut product) = ([1.0_f64, 5.0], [100.0_f64, 0.0]);
         let address = |a: &mut [f64; 2]| a.as_mut_ptr() as u64;
         let args = [Arg::duplicated(address(&mut x), address(&mut shadow)), Arg::new(DataValue::I64(2))];
-        let memory = Along::Memory { tangent: address(&mut tangent), product: address(&mut product) };
-        let mut out = Second::default();
+        let memory = ArgDirection::Memory { tangent: address(&mut tangent), product: address(&mut product) };
+        let mut out = HessianProducts::default();
         // SAFETY: the arrays are large enough.
-        unsafe { rule.product(&args, &[memory, Along::Still], &seeds, &mut out) }.unwrap();
+        unsafe { rule.product(&args, &[memory, ArgDirection::Still], &seeds, &mut out) }.unwrap();
         // x³, and x⁴ in memory.
         assert_eq!((x, out.values.clone()), ([2.0, 16.0], vec![DataValue::F64(8.0.into())]));
         assert_eq!((shadow, product), ([22.0, 0.0], [112.0, 0.0]));
         assert_eq!(tangent, [1.0, 32.0], "the tangent of what is left");
-        let missing = [Along::Still, Along::Still];
+        let missing = [ArgDirection::Still, ArgDirection::Still];
         // SAFETY: it is refused.
         usage(
             unsafe { rule.product(&args, &missing, &seeds, &mut out) }.map(|_| ()),
-            "its direction is `Along::Memory`",
+            "its direction is `ArgDirection::Memory`",
         );
     }
 }
@@ -271,8 +271,8 @@ fn derivatives_that_are_called_by_name_are_derived_at_any_order() {
         HessianRule::new(&p, &request, &Options::default())
     };
     for (name, values) in [("cube", [3.375, 6.75, 9.0]), ("slope", [6.75, 9.0, 6.0]), ("bend", [9.0, 6.0, 0.0])] {
-        let (rule, mut out) = (second(name).unwrap(), Second::default());
-        let (args, along) = ([Arg::new(double(1.5))], [Along::Value(double(1.0))]);
+        let (rule, mut out) = (second(name).unwrap(), HessianProducts::default());
+        let (args, along) = ([Arg::new(double(1.5))], [ArgDirection::Value(double(1.0))]);
         // SAFETY: no memory takes part.
         unsafe { rule.product(&args, &along, &[double(1.0)], &mut out) }.unwrap();
         let found = [Some(out.values[0].clone()), out.cotangents[0].clone(), out.products[0].clone()];

@@ -43,8 +43,8 @@ mod time_loops;
 mod untracked;
 mod versioning;
 
-use brolga_testing::counting::Counting;
+use brolga_testing::counting::CountingAllocator;
 
 /// Tests count what their threads ask for.
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::{Arg, ArgActivity, Cache, DataObject, DerivedRule, Effort, Made, Mode, Options, Pass, Request};
+use brolga::{Arg, ArgActivity, Cache, DataObject, DerivedRule, Effort, Mode, Options, Pass, Request, SecondTier};
 use brolga_testing::program;
 
 /// `Σ a[i] x[i]² y`: sums over the array for `y`, products for the rest.
@@ -37,7 +37,7 @@ const TEXT: &str = "function %f(i64, i64, i64, f64) -> f64 system_v {
 
 const N: usize = 37;
 
-fn options(made: Made) -> Options {
+fn options(made: SecondTier) -> Options {
     Options { mode: Mode::Gradient, effort: Effort::Tiered(made), ..Options::default() }
 }
 
@@ -47,7 +47,7 @@ fn of_cache(cache: &Cache, options: &Options) -> DerivedRule {
     cache.rule(&request, options).unwrap()
 }
 
-fn tiered(text: &str, made: Made) -> DerivedRule {
+fn tiered(text: &str, made: SecondTier) -> DerivedRule {
     of_cache(&Cache::new(program(text)), &options(made))
 }
 
@@ -100,7 +100,7 @@ fn by_default_calls_pay_for_the_second_rule() {
 
 #[test]
 fn what_others_have_spent_is_counted() {
-    let rule = tiered(TEXT, Made::Here);
+    let rule = tiered(TEXT, SecondTier::Here);
     let (price, one) = (rule.price().unwrap(), Duration::from_nanos(1));
     rule.count(price - one);
     assert!(!rule.is_settled(), "a nanosecond is missing");
@@ -111,8 +111,8 @@ fn what_others_have_spent_is_counted() {
 #[test]
 fn a_cache_remembers_what_has_been_paid_for() {
     let cache = Cache::new(program(TEXT));
-    let first = of_cache(&cache, &options(Made::Here));
-    let second = of_cache(&cache, &options(Made::Here));
+    let first = of_cache(&cache, &options(SecondTier::Here));
+    let second = of_cache(&cache, &options(SecondTier::Here));
     assert!(second.is(&first) && cache.len() == 1);
     first.settle();
     assert!(second.is_settled() && lanes(&second));
@@ -171,7 +171,7 @@ fn pullbacks_are_counted() {
 fn in_the_background_calls_go_on() {
     // Also where the second rule comes into the module whose code is running.
     for text in [TEXT.to_owned(), POINTED.to_owned() + POINTERS] {
-        let rule = tiered(&text, Made::InBackground);
+        let rule = tiered(&text, SecondTier::InBackground);
         let first = gradient(&rule);
         std::thread::scope(|s| {
             for _ in 0..4 {
@@ -299,7 +299,7 @@ fn both_rules_see_the_same_addresses() {
     for mode in [Mode::Gradient, Mode::Combined, Mode::Split] {
         let cache = with_addresses();
         let with = |effort| of_cache(&cache, &Options { mode, effort, ..Options::default() });
-        let (rule, full) = (with(Effort::Tiered(Made::Here)), with(Effort::Full));
+        let (rule, full) = (with(Effort::Tiered(SecondTier::Here)), with(Effort::Full));
         let addresses = || ["square", "twice", "sum"].map(|s| rule.address_of(s).unwrap());
         assert!(!rule.is_settled());
         let (before, code, text) = (addresses(), rule.code_bytes(), rule.clif().0.to_owned());
@@ -355,11 +355,11 @@ fn a_pullback_through_addresses_belongs_to_its_tape() {
 /// A request for code gets the second tier.
 #[test]
 fn derivations_are_of_full_effort() {
-    let (first, second) = options(Made::Here).tiers().unwrap();
+    let (first, second) = options(SecondTier::Here).tiers().unwrap();
     assert_eq!((first.effort, second.effort), (Effort::Quick, Effort::Full));
     assert_eq!(first.inline, second.inline);
     assert!(Options::full().tiers().is_none());
-    assert_eq!(options(Made::Here).settled().settled(), second);
+    assert_eq!(options(SecondTier::Here).settled().settled(), second);
 }
 
 /// What is replaced in the second tier was replaced in the first one; in large programs nothing is.

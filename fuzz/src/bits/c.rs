@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::program::{
-    ARRAYS, Access, Arith, BitOp, Choice, Cond, Copying, Float, Handed, Index, LENGTH, Lvalue, NUMBERS, PartOp,
-    Program, Shape, Stmt, Storage,
+    ARRAYS, Access, Arith, BitOp, Choice, Cond, CopyUnit, Float, Index, LENGTH, Lvalue, NUMBERS, PartOp, Program,
+    Shape, Stmt, Storage, WrittenPart,
 };
 
 /// What all programs of a module share.
@@ -559,7 +559,7 @@ impl Writer<'_> {
     }
 
     /// `apart` says whether the callee stays one.
-    fn handed(&mut self, dst: Lvalue, (a, b): (Lvalue, Lvalue), how: Handed, apart: bool) {
+    fn handed(&mut self, dst: Lvalue, (a, b): (Lvalue, Lvalue), how: WrittenPart, apart: bool) {
         let f = self.program.float(dst);
         let (t, h, d, a, b) = (name(f), half(f), self.lvalue(dst), self.lvalue(a), self.lvalue(b));
         let bits = f.bits() / 2;
@@ -568,7 +568,7 @@ impl Writer<'_> {
         self.n += 1;
         let callee = format!("c{}_{}", self.n, self.name);
         let (function, writes) = match how {
-            Handed::Exponent => {
+            WrittenPart::Exponent => {
                 let (mask, one) = ((1_u64 << (bits - 1 - digits)) - 1, f.bias() << digits);
                 let keep = sign | ((1 << digits) - 1);
                 (
@@ -578,23 +578,23 @@ impl Writer<'_> {
                     format!("int e; g.f = {callee}({a}, &e); l = 1 + (e & 1); l *= {b};"),
                 )
             }
-            Handed::Beside => (
+            WrittenPart::Beside => (
                 format!("void {callee}({t} *p, {t} x) {{ *p = x * ({t})0.5; }}"),
                 format!("g.f = {a}; {callee}(&l, {b});"),
             ),
-            Handed::Into => (
+            WrittenPart::Into => (
                 format!("void {callee}({t} *p, {t} x) {{ *p = x * ({t})0.5; }}"),
                 format!("g.f = {a}; l = g.f; {callee}(&g.f, {b});"),
             ),
-            Handed::Sign => (
+            WrittenPart::Sign => (
                 format!("void {callee}({h} *p) {{ p[1] ^= {sign:#x}; }}"),
                 format!("g.f = {a}; l = {b}; {callee}(g.h);"),
             ),
-            Handed::Exchange => (
+            WrittenPart::Exchange => (
                 format!("void {callee}({t} *p, {t} *q) {{ {t} k = *p; *p = *q; *q = k; }}"),
                 format!("g.f = {a}; l = {b}; {callee}(&l, &g.f);"),
             ),
-            Handed::Either(k) => {
+            WrittenPart::Either(k) => {
                 (String::new(), format!("g.f = {a}; l = {a}; *(h >> {k} & 1 ? &l : &g.f) = {b} * ({t})0.5;"))
             }
         };
@@ -654,11 +654,11 @@ impl Writer<'_> {
         self.line(&format!("{text} {x} *= ({t})(k - ({t})0.5); }}"));
     }
 
-    fn copy_array(&mut self, to: usize, from: usize, how: Copying) {
+    fn copy_array(&mut self, to: usize, from: usize, how: CopyUnit) {
         if self.program.plain(to) && self.program.plain(from) {
             let bytes = self.program.array(to).bits() as usize / 8 * LENGTH;
             let (a, b) = (self.element(to, Index::Fixed(0)), self.element(from, Index::Fixed(0)));
-            let text = if how == Copying::Whole {
+            let text = if how == CopyUnit::Whole {
                 format!("__builtin_memmove(&{a}, &{b}, {bytes});")
             } else {
                 copying(&a, &b, &bytes.to_string(), how)
@@ -688,21 +688,21 @@ impl Writer<'_> {
 }
 
 /// A statement that copies bytes.
-fn copying(to: &str, from: &str, bytes: &str, how: Copying) -> String {
+fn copying(to: &str, from: &str, bytes: &str, how: CopyUnit) -> String {
     let by = |t: &str, size: usize| {
         format!("for (u32 k = 0; k < ({bytes}) / {size}; k++) (({t} *)&{to})[k] = (({t} *)&{from})[k];")
     };
     match how {
-        Copying::Whole if bytes.starts_with("sizeof") => format!("{to} = {from};"),
-        Copying::Whole => format!("__builtin_memmove(&{to}, &{from}, {bytes});"),
-        Copying::Bytes => by("u8", 1),
-        Copying::Words => by("u32", 4),
+        CopyUnit::Whole if bytes.starts_with("sizeof") => format!("{to} = {from};"),
+        CopyUnit::Whole => format!("__builtin_memmove(&{to}, &{from}, {bytes});"),
+        CopyUnit::Bytes => by("u8", 1),
+        CopyUnit::Words => by("u32", 4),
         // What is left over are four bytes.
-        Copying::Doublewords => format!(
+        CopyUnit::Doublewords => format!(
             "{} if (({bytes}) % 8) ((u32 *)&{to})[({bytes}) / 4 - 1] = ((u32 *)&{from})[({bytes}) / 4 - 1];",
             by("u64", 8)
         ),
-        Copying::Vectors => format!(
+        CopyUnit::Vectors => format!(
             "{} for (u32 k = ({bytes}) / 16 * 4; k < ({bytes}) / 4; k++) ((u32 *)&{to})[k] = ((u32 *)&{from})[k];",
             by("lanes", 16)
         ),

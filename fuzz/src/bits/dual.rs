@@ -7,7 +7,8 @@
 
 use super::c::{inverse_constant, root_constant};
 use super::program::{
-    ARRAYS, Arith, BitOp, Choice, Cond, Float, Handed, INPUTS, Index, LENGTH, Lvalue, NUMBERS, PartOp, Program, Stmt,
+    ARRAYS, Arith, BitOp, Choice, Cond, Float, INPUTS, Index, LENGTH, Lvalue, NUMBERS, PartOp, Program, Stmt,
+    WrittenPart,
 };
 
 /// Numbers have been stored over all of a float, part by part, so that it is a constant.
@@ -299,24 +300,24 @@ impl<'a> Machine<'a> {
         self.set(dst, chosen);
     }
 
-    fn handed(&mut self, dst: Lvalue, (a, b): (Lvalue, Lvalue), how: Handed) {
+    fn handed(&mut self, dst: Lvalue, (a, b): (Lvalue, Lvalue), how: WrittenPart) {
         let f = self.program.float(dst);
         let r = |x: f64| f.number(f.of(x));
         let scaled = |x: Dual, k: f64| x.map(r(x.v * k), k);
         let (a, b) = (self.get(a), self.get(b));
         let half = scaled(b, 0.5);
         let (taken, beside) = match how {
-            Handed::Exponent => {
+            WrittenPart::Exponent => {
                 let exponent = (f.of(a.v) & !f.sign()) >> f.mantissa();
                 let digits = self.op(f, BitOp::Mantissa(true), a);
                 (digits, scaled(b, (1 + (exponent.wrapping_sub(1) & 1)) as f64))
             }
-            Handed::Beside => (a, half),
-            Handed::Into => (half, a),
-            Handed::Sign => (self.op(f, BitOp::Negate, a), b),
-            Handed::Exchange => (b, a),
-            Handed::Either(k) if self.state >> k & 1 == 1 => (a, half),
-            Handed::Either(_) => (half, a),
+            WrittenPart::Beside => (a, half),
+            WrittenPart::Into => (half, a),
+            WrittenPart::Sign => (self.op(f, BitOp::Negate, a), b),
+            WrittenPart::Exchange => (b, a),
+            WrittenPart::Either(k) if self.state >> k & 1 == 1 => (a, half),
+            WrittenPart::Either(_) => (half, a),
         };
         let (taken, beside) = (self.op(f, BitOp::Negate, taken), scaled(beside, 0.25));
         self.set(dst, Dual::join(r(taken.v + beside.v), taken, 1.0, beside, 1.0));

@@ -3,8 +3,8 @@
 use brolga_oracle::generate::Source;
 
 use super::program::{
-    ACCESSES, ARRAYS, Access, Arith, Array, BitOp, COPYINGS, Choice, Cond, Float, Handed, INPUTS, Index, Kind, LENGTH,
-    Lvalue, NUMBERS, PartOp, Program, STORAGES, Shape, Stmt, Storage,
+    ACCESSES, ARRAYS, Access, Arith, Array, BitOp, COPYINGS, Choice, Cond, Float, INPUTS, Index, Kind, LENGTH, Lvalue,
+    NUMBERS, PartOp, Program, STORAGES, Shape, Stmt, Storage, WrittenPart,
 };
 
 /// Programs that share a module.
@@ -218,14 +218,14 @@ impl Maker {
         let b = self.place(self.program.float(a));
         let bit = self.s.below(32) as u32;
         let how = self.s.choose(&[
-            Handed::Exponent,
-            Handed::Exponent,
-            Handed::Beside,
-            Handed::Beside,
-            Handed::Into,
-            Handed::Sign,
-            Handed::Exchange,
-            Handed::Either(bit),
+            WrittenPart::Exponent,
+            WrittenPart::Exponent,
+            WrittenPart::Beside,
+            WrittenPart::Beside,
+            WrittenPart::Into,
+            WrittenPart::Sign,
+            WrittenPart::Exchange,
+            WrittenPart::Either(bit),
         ]);
         Stmt::Handed(dst, a, b, how, self.s.chance(50))
     }

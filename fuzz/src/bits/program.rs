@@ -300,7 +300,7 @@ pub enum Choice {
 
 /// What is written by a callee, or through a pointer, while a float is taken apart in the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handed {
+pub enum WrittenPart {
     /// An exponent goes out through a pointer, and the callee's upper half gets that of one.
     Exponent,
     /// A callee writes to another variable of the frame.
@@ -317,7 +317,7 @@ pub enum Handed {
 
 /// How an array, or a record, is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copying {
+pub enum CopyUnit {
     /// By assignment or `memcpy` of all of it.
     Whole,
     /// Byte by byte.
@@ -331,8 +331,8 @@ pub enum Copying {
 }
 
 /// All of them.
-pub const COPYINGS: [Copying; 5] =
-    [Copying::Whole, Copying::Bytes, Copying::Words, Copying::Doublewords, Copying::Vectors];
+pub const COPYINGS: [CopyUnit; 5] =
+    [CopyUnit::Whole, CopyUnit::Bytes, CopyUnit::Words, CopyUnit::Doublewords, CopyUnit::Vectors];
 
 /// What is asked before statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -375,7 +375,7 @@ pub enum Stmt {
     Choose(Lvalue, Lvalue, Lvalue, Choice, Access),
     /// A float in the frame, whose sign is then turned in its upper half, beside another one: a new
     /// value, from these two.
-    Handed(Lvalue, Lvalue, Lvalue, Handed, bool),
+    Handed(Lvalue, Lvalue, Lvalue, WrittenPart, bool),
     /// Two floats change places by three exclusive ors.
     Exchange(Lvalue, Lvalue),
     /// Two singles go through one integer of 64 bits, in memory if so said, and change places.
@@ -393,9 +393,9 @@ pub enum Stmt {
     /// The integer beside an element gets the generator's state.
     Tag(usize, Index),
     /// An element, with what lies beside it, becomes another.
-    CopyCell(usize, Index, Index, Copying),
+    CopyCell(usize, Index, Index, CopyUnit),
     /// An array becomes another of the same type.
-    CopyArray(usize, usize, Copying),
+    CopyArray(usize, usize, CopyUnit),
     /// All elements of an array of singles are changed at once, as vectors of integers.
     Lanes(usize, BitOp),
     /// A loop, which leaves out one iteration if so said.

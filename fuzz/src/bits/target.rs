@@ -16,7 +16,7 @@ use super::judge::{BitsVerdict, Judgement, judge};
 use super::program::Program;
 use super::small::reduce;
 use crate::campaign::Target;
-use crate::outside::Outside;
+use crate::outside::ProcessFiles;
 
 const LEVEL_COUNT: u64 = LEVELS.len() as u64;
 
@@ -45,7 +45,7 @@ impl Target for Bits {
         self.known.borrow().iter().any(|(c, known)| c == class && known.is_subset(&words))
     }
 
-    fn keep(&self, outside: &Outside, number: u64, class: &str, finds: &Path) -> Result<PathBuf> {
+    fn keep(&self, outside: &ProcessFiles, number: u64, class: &str, finds: &Path) -> Result<PathBuf> {
         let (number, level) = (number / LEVEL_COUNT, (number % LEVEL_COUNT) as usize);
         let whole = program(number);
         let said = |p: &Program| outside.judge(&case::file(p, number, level, ""), "c");

@@ -22,12 +22,12 @@ pub enum Verdict {
     /// The oracle does not follow the program, so nothing was compared.
     Unjudged(String),
     /// Something is wrong.
-    Wrong(Wrong),
+    Wrong(Finding),
 }
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wrong {
+pub struct Finding {
     /// What kind of mistake: stays the same while a program is made smaller.
     pub class: String,
     /// What was expected and found.
@@ -53,7 +53,7 @@ fn one_line(text: &str) -> String {
 }
 
 pub(super) fn wrong(class: impl Into<String>, detail: impl Into<String>) -> Verdict {
-    Verdict::Wrong(Wrong { class: class.into(), detail: detail.into() })
+    Verdict::Wrong(Finding { class: class.into(), detail: detail.into() })
 }
 
 pub(super) fn refusal(error: Error) -> Verdict {

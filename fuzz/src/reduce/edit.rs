@@ -8,10 +8,10 @@ use cranelift_codegen::ir::{
     UserFuncName, Value, ValueList, types,
 };
 
-use super::program::Reducible;
+use super::program::ReducibleProgram;
 
 /// The `n`th of all items, counted through the functions.
-fn nth<T>(program: &Reducible, n: usize, items: impl Fn(&Function) -> Vec<T>) -> Option<(usize, T)> {
+fn nth<T>(program: &ReducibleProgram, n: usize, items: impl Fn(&Function) -> Vec<T>) -> Option<(usize, T)> {
     let mut all = program.functions.iter().enumerate().flat_map(|(i, f)| items(f).into_iter().map(move |t| (i, t)));
     all.nth(n)
 }
@@ -20,14 +20,14 @@ fn insts(f: &Function) -> Vec<Inst> {
     f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).collect()
 }
 
-pub(super) fn drop_function(p: &Reducible, n: usize) -> Option<Reducible> {
+pub(super) fn drop_function(p: &ReducibleProgram, n: usize) -> Option<ReducibleProgram> {
     let mut p = p.clone();
     (n + 1 < p.functions.len()).then(|| p.functions.remove(n + 1))?;
     Some(p)
 }
 
 /// A terminator with several ways becomes one with fewer.
-pub(super) fn simplify_terminator(p: &Reducible, n: usize) -> Option<Reducible> {
+pub(super) fn simplify_terminator(p: &ReducibleProgram, n: usize) -> Option<ReducibleProgram> {
     let ways = |f: &Function| -> Vec<(Inst, Option<usize>)> {
         let last = f.layout.blocks().filter_map(|b| f.layout.last_inst(b));
         let ways = last.flat_map(|i| {
@@ -57,7 +57,7 @@ pub(super) fn simplify_terminator(p: &Reducible, n: usize) -> Option<Reducible> 
 }
 
 /// Remove `length` instructions in a row.
-pub(super) fn remove_run(p: &Reducible, n: usize, length: usize) -> Option<Reducible> {
+pub(super) fn remove_run(p: &ReducibleProgram, n: usize, length: usize) -> Option<ReducibleProgram> {
     let body = |f: &Function| -> Vec<Vec<Inst>> {
         let removable: Vec<Inst> = insts(f).into_iter().filter(|&i| !f.dfg.insts[i].opcode().is_terminator()).collect();
         removable.chunks(length).map(<[Inst]>::to_vec).collect()
@@ -120,7 +120,7 @@ pub(super) fn substitute(f: &mut Function, old: Value, new: Value) {
 }
 
 /// An operand instead of the result.
-pub(super) fn forward_operand(p: &Reducible, n: usize) -> Option<Reducible> {
+pub(super) fn forward_operand(p: &ReducibleProgram, n: usize) -> Option<ReducibleProgram> {
     let pairs = |f: &Function| -> Vec<(Inst, Value)> {
         let mut out = Vec::new();
         for inst in insts(f) {
@@ -145,7 +145,7 @@ pub(super) fn forward_operand(p: &Reducible, n: usize) -> Option<Reducible> {
 
 /// A parameter of a block becomes zero, or what is passed from the only place that does not pass it
 /// on.
-pub(super) fn drop_block_param(p: &Reducible, n: usize) -> Option<Reducible> {
+pub(super) fn drop_block_param(p: &ReducibleProgram, n: usize) -> Option<ReducibleProgram> {
     let params = |f: &Function| -> Vec<(Block, usize)> {
         let inner = f.layout.blocks().skip(1);
         inner.flat_map(|b| (0..f.dfg.block_params(b).len()).map(move |i| (b, i))).collect()
@@ -189,7 +189,7 @@ fn for_each_branch(f: &mut Function, inst: Inst, edit: impl Fn(BlockCall, &mut F
 }
 
 /// A parameter of a helper that is called directly becomes zero.
-pub(super) fn drop_function_param(p: &Reducible, n: usize) -> Option<Reducible> {
+pub(super) fn drop_function_param(p: &ReducibleProgram, n: usize) -> Option<ReducibleProgram> {
     let mut all =
         p.functions.iter().enumerate().skip(1).flat_map(|(k, f)| (0..f.signature.params.len()).map(move |i| (k, i)));
     let (index, i) = all.nth(n)?;
@@ -249,7 +249,7 @@ fn reference(f: &Function, name: &UserFuncName) -> Option<FuncRef> {
 }
 
 /// A block that has one predecessor, which goes nowhere else, becomes the end of it.
-pub(super) fn append_block(p: &Reducible, n: usize) -> Option<Reducible> {
+pub(super) fn append_block(p: &ReducibleProgram, n: usize) -> Option<ReducibleProgram> {
     let jumps = |f: &Function| -> Vec<(Inst, BlockCall)> {
         let last = f.layout.blocks().filter_map(|b| f.layout.last_inst(b));
         let jumps = last.filter_map(|i| match f.dfg.insts[i] {
@@ -286,7 +286,7 @@ fn predecessors(f: &Function, block: Block) -> usize {
 }
 
 /// Remove what cannot be reached, what is not used, and functions that are not mentioned.
-pub(super) fn clean(p: &mut Reducible) {
+pub(super) fn clean(p: &mut ReducibleProgram) {
     for f in &mut p.functions {
         let reachable = reachable(f);
         for block in f.layout.blocks().collect::<Vec<_>>() {

@@ -7,7 +7,7 @@ use crate::judge::SECOND;
 
 /// A program in pieces.
 #[derive(Clone)]
-pub(super) struct Reducible {
+pub(super) struct ReducibleProgram {
     /// Comments that mean something to the judge: data objects and the like.
     pub header: String,
     /// The call of the first function, as it stands after `; grad:`.
@@ -16,7 +16,7 @@ pub(super) struct Reducible {
     pub functions: Vec<Function>,
 }
 
-impl Reducible {
+impl ReducibleProgram {
     pub(super) fn parse(text: &str) -> Result<Self> {
         let line = text.lines().find_map(|l| l.strip_prefix("; grad:")).unwrap_or_default();
         let header = text

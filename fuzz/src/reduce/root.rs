@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::{Function, Opcode, ValueList};
 
 use super::edit::drop_entry_param;
-use super::program::Reducible;
+use super::program::ReducibleProgram;
 
 /// A call in the form that generated programs and reduced ones have.
 struct RootCall {
@@ -90,7 +90,7 @@ fn split(list: &str) -> Vec<String> {
 }
 
 /// An argument of the call becomes zero inside.
-pub(super) fn drop_param(p: &Reducible, n: usize) -> Option<Reducible> {
+pub(super) fn drop_param(p: &ReducibleProgram, n: usize) -> Option<ReducibleProgram> {
     (n < p.functions.first()?.signature.params.len()).then_some(())?;
     let mut out = p.clone();
     let mut call = RootCall::parse(&p.call)?;
@@ -103,7 +103,7 @@ pub(super) fn drop_param(p: &Reducible, n: usize) -> Option<Reducible> {
 }
 
 /// A result of the called function goes.
-pub(super) fn drop_result(p: &Reducible, n: usize) -> Option<Reducible> {
+pub(super) fn drop_result(p: &ReducibleProgram, n: usize) -> Option<ReducibleProgram> {
     (n < p.functions.first()?.signature.returns.len()).then_some(())?;
     let mut out = p.clone();
     let mut call = RootCall::parse(&p.call)?;

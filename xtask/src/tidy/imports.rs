@@ -14,10 +14,10 @@ use std::path::Path;
 use super::circles::{Modules, imports, modules};
 
 /// A name, and the names that it may import.
-type Allowed = (&'static str, &'static [&'static str]);
+type AllowedImports = (&'static str, &'static [&'static str]);
 
 /// Packages, by their folders, and what of the workspace and of Cranelift they may depend on.
-const CRATES: &[Allowed] = &[
+const CRATES: &[AllowedImports] = &[
     ("crates/brolga-ir", &["cranelift-codegen", "cranelift-entity", "cranelift-frontend"]),
     ("adapters", &["brolga", "cranelift-reader"]),
     ("crates/brolga-rules", &["cranelift-codegen"]),
@@ -157,7 +157,7 @@ const CRATES: &[Allowed] = &[
 /// Crates, and what each of their folders may import besides itself. Rows go from the lowest to the
 /// highest: what a row imports has its own row before it. ([`super::circles`] refuses folders that
 /// import each other.)
-const FOLDERS: &[(&str, &[Allowed])] = &[
+const FOLDERS: &[(&str, &[AllowedImports])] = &[
     (
         "brolga",
         &[
@@ -549,7 +549,7 @@ pub(super) fn check(root: &Path) -> Vec<String> {
 }
 
 /// Packages that are not in the table, and dependencies that their rows do not have.
-fn packages(table: &[Allowed], manifests: &BTreeMap<String, String>) -> Vec<String> {
+fn packages(table: &[AllowedImports], manifests: &BTreeMap<String, String>) -> Vec<String> {
     let mut found = Vec::new();
     for (folder, text) in manifests {
         let Some((_, allowed)) = table.iter().find(|row| row.0 == folder) else {
@@ -578,7 +578,7 @@ fn dependencies(manifest: &str) -> Vec<String> {
 }
 
 /// Imports between top modules that their rows do not have.
-fn folders(table: &[Allowed], modules: &Modules) -> Vec<String> {
+fn folders(table: &[AllowedImports], modules: &Modules) -> Vec<String> {
     let top = |module: &str| module.split("::").next().unwrap_or("").to_owned();
     let row = |folder: &str| table.iter().find(|row| row.0 == folder).map(|row| row.1);
     // A program's `main` imports its library, whose modules the table has.
@@ -608,7 +608,7 @@ fn folders(table: &[Allowed], modules: &Modules) -> Vec<String> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Allowed, folders, packages};
+    use super::{AllowedImports, folders, packages};
 
     #[test]
     fn what_a_row_lacks_is_refused() {
@@ -632,7 +632,7 @@ mod tests {
             ("beside", "use crate::low::x::f;"),
         ];
         let modules = files.iter().map(|(m, t)| ((*m).to_owned(), (*t).to_owned())).collect();
-        let all: [Allowed; 3] = [("low", &[]), ("high", &["low"]), ("beside", &["low"])];
+        let all: [AllowedImports; 3] = [("low", &[]), ("high", &["low"]), ("beside", &["low"])];
         assert!(folders(&all, &modules).is_empty());
         assert_eq!(folders(&[all[0], ("high", &[]), all[2]], &modules).len(), 1);
         assert_eq!(folders(&[all[0], ("high", &["low", "middle"]), all[2]], &modules).len(), 1);

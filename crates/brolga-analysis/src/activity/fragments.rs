@@ -31,7 +31,7 @@ use crate::uses::Use;
 use crate::variant::ParamMode;
 
 /// What a value is a piece for.
-enum Because {
+enum PieceOrigin {
     /// It is one.
     Itself,
     /// These are.
@@ -83,12 +83,12 @@ impl Cx<'_> {
                 continue;
             }
             match self.because(v) {
-                Because::Itself => drop(self.a.pieces.insert(v)),
-                Because::Of(others) => {
+                PieceOrigin::Itself => drop(self.a.pieces.insert(v)),
+                PieceOrigin::Of(others) => {
                     self.a.pieces.insert(v);
                     open.push((v, others));
                 }
-                Because::Nothing => {}
+                PieceOrigin::Nothing => {}
             }
         }
         let all = open.clone();
@@ -246,7 +246,7 @@ impl Cx<'_> {
         }
     }
 
-    fn because(&self, v: ir::Value) -> Because {
+    fn because(&self, v: ir::Value) -> PieceOrigin {
         let func = self.i.func;
         let inst = match func.dfg.value_def(v) {
             ValueDef::Param(b, i) if b == self.i.cfg.blocks[0] => {
@@ -254,38 +254,38 @@ impl Cx<'_> {
                     self.i.params[i],
                     ParamMode::Bits { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. }
                 );
-                return if bytes { Because::Itself } else { Because::Nothing };
+                return if bytes { PieceOrigin::Itself } else { PieceOrigin::Nothing };
             }
-            ValueDef::Param(b, i) => return Because::Of(self.i.cfg.incoming(b, i).collect()),
+            ValueDef::Param(b, i) => return PieceOrigin::Of(self.i.cfg.incoming(b, i).collect()),
             ValueDef::Result(inst, _) => inst,
-            ValueDef::Union(..) => return Because::Nothing,
+            ValueDef::Union(..) => return PieceOrigin::Nothing,
         };
         let args = func.dfg.inst_args(inst);
         if let Some(n) = self.i.steps.of(inst) {
             return match self.a.state[args[1 - n]] {
-                _ if self.i.steps.adds_digits(inst) => Because::Of(vec![args[n]]),
-                State::No => Because::Of(vec![args[n]]),
-                State::Taint { definite: false } => Because::Of(args.to_vec()),
-                _ => Because::Nothing,
+                _ if self.i.steps.adds_digits(inst) => PieceOrigin::Of(vec![args[n]]),
+                State::No => PieceOrigin::Of(vec![args[n]]),
+                State::Taint { definite: false } => PieceOrigin::Of(args.to_vec()),
+                _ => PieceOrigin::Nothing,
             };
         }
         let computed = || match self.a.state[v] {
-            State::Taint { definite: false } if self.is_arithmetic(inst) => Because::Of(args.to_vec()),
-            _ => Because::Nothing,
+            State::Taint { definite: false } if self.is_arithmetic(inst) => PieceOrigin::Of(args.to_vec()),
+            _ => PieceOrigin::Nothing,
         };
         let OpcodeRule::Structural(s) = opcode_rule(func.dfg.insts[inst].opcode()) else { return computed() };
         match s {
-            Structural::Load | Structural::AtomicLoad | Structural::IntLoad => Because::Itself,
-            _ if let Some((from, _)) = pieces_of(func, inst) => Because::Of(from.iter().map(|b| b.of).collect()),
-            Structural::Select => Because::Of(args[1..].to_vec()),
+            Structural::Load | Structural::AtomicLoad | Structural::IntLoad => PieceOrigin::Itself,
+            _ if let Some((from, _)) = pieces_of(func, inst) => PieceOrigin::Of(from.iter().map(|b| b.of).collect()),
+            Structural::Select => PieceOrigin::Of(args[1..].to_vec()),
             Structural::Band | Structural::Bor | Structural::Bxor => {
                 let op = sign_of_piece(func, inst, |x| self.a.state[x] != State::No);
-                op.map_or_else(computed, |op| Because::Of(op.flows_to()))
+                op.map_or_else(computed, |op| PieceOrigin::Of(op.flows_to()))
             }
-            Structural::Bitcast => Because::Of(args.to_vec()),
+            Structural::Bitcast => PieceOrigin::Of(args.to_vec()),
             Structural::Call => match CalleeKind::of(self.i.program, func, inst) {
-                Some(CalleeKind::Derived(_)) => Because::Itself,
-                _ => Because::Nothing,
+                Some(CalleeKind::Derived(_)) => PieceOrigin::Itself,
+                _ => PieceOrigin::Nothing,
             },
             _ => computed(),
         }

@@ -6,10 +6,10 @@
 //! find out?
 //!
 //! **Answer.** Of those that lead to a conversion whose result is more than compared, or to memory
-//! without a shadow, here, in a callee or in a caller ([`Becomes::Number`]). The set is closed
+//! without a shadow, here, in a callee or in a caller ([`IntegerFate::Number`]). The set is closed
 //! backwards as that of [`super::demand`] is. And since a number may be made of an integer that
 //! another function has computed and stored, of those that lead by arithmetic to the store of an
-//! integer ([`Becomes::Stored`]), in programs that make numbers at all.
+//! integer ([`IntegerFate::Stored`]), in programs that make numbers at all.
 //!
 //! ```text
 //! v1 = load.i64 v0            Number
@@ -35,12 +35,12 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use super::answer::BecomingBytes;
 use super::context::Cx;
 use super::demand::{DemandCx, DemandInput, Demanded};
-use crate::bits::bytes::{BytesOf, pieces_of};
+use crate::bits::bytes::{OperandBytes, pieces_of};
 use crate::kinds::pointers::Pointers;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
 use crate::query::{access_address, access_bytes, access_offset, is_plain_integer, signature_id, stored_operand};
-use crate::summary::{Becomes, Demand};
+use crate::summary::{Demand, IntegerFate};
 use crate::uses::Use;
 
 /// Whether a program makes numbers of integers at all.
@@ -63,7 +63,7 @@ pub struct IntDemands {
 
 /// Integers that become something, as they are or by arithmetic, here, in a callee, or in a caller:
 /// `returned` says which results do.
-pub fn become_such(i: &DemandInput<'_>, what: Becomes, returned: impl Fn(usize) -> bool) -> IntDemands {
+pub fn become_such(i: &DemandInput<'_>, what: IntegerFate, returned: impl Fn(usize) -> bool) -> IntDemands {
     let (mut cx, mut all) = (DemandCx::new(i), EntitySet::new());
     cx.with_params = true;
     for &inst in i.cfg.all_insts() {
@@ -123,16 +123,16 @@ fn moved(mask: u16, up: i32) -> u16 {
 }
 
 /// The integers of which an instruction makes such.
-fn ends(i: &DemandInput<'_>, inst: ir::Inst, what: Becomes, returned: &impl Fn(usize) -> bool) -> Vec<ir::Value> {
+fn ends(i: &DemandInput<'_>, inst: ir::Inst, what: IntegerFate, returned: &impl Fn(usize) -> bool) -> Vec<ir::Value> {
     let func = i.func;
     let args = func.dfg.inst_args(inst);
     let those = |is: &dyn Fn(usize) -> bool| args.iter().enumerate().filter(|a| is(a.0)).map(|a| *a.1).collect();
     match func.dfg.insts[inst].opcode() {
-        Opcode::FcvtFromSint | Opcode::FcvtFromUint if what == Becomes::Number && matters(i, inst) => vec![args[0]],
+        Opcode::FcvtFromSint | Opcode::FcvtFromUint if what == IntegerFate::Number && matters(i, inst) => vec![args[0]],
         Opcode::Call => match CalleeKind::of(i.program, func, inst) {
             Some(CalleeKind::Derived(f)) => {
-                let lost = what == Becomes::Number && args.iter().any(|&a| is_left(i.pointers, a));
-                let is = |n| i.summaries.becomes(f, n, what) || lost && i.summaries.becomes(f, n, Becomes::Stored);
+                let lost = what == IntegerFate::Number && args.iter().any(|&a| is_left(i.pointers, a));
+                let is = |n| i.summaries.becomes(f, n, what) || lost && i.summaries.becomes(f, n, IntegerFate::Stored);
                 those(&is)
             }
             _ => Vec::new(),
@@ -147,7 +147,7 @@ fn ends(i: &DemandInput<'_>, inst: ir::Inst, what: Becomes, returned: &impl Fn(u
         Opcode::Return => those(returned),
         _ => {
             let stored = stored_operand(i.func, inst);
-            stored.filter(|_| what == Becomes::Stored || leaves_shadows(i, inst)).into_iter().collect()
+            stored.filter(|_| what == IntegerFate::Stored || leaves_shadows(i, inst)).into_iter().collect()
         }
     }
 }
@@ -202,7 +202,7 @@ impl Cx<'_> {
             return found;
         }
         let input = i.for_demand();
-        for what in [Becomes::Stored, Becomes::Number] {
+        for what in [IntegerFate::Stored, IntegerFate::Number] {
             let returned = |k: usize| !i.root && i.summaries.result_becomes(i.key, k, what);
             let such = become_such(&input, what, returned);
             for &inst in i.cfg.all_insts() {
@@ -213,9 +213,9 @@ impl Cx<'_> {
                     let there = 0xffff >> 16_u32.saturating_sub(access_bytes(func, inst));
                     let bytes = such.bytes(&input, v, 0, &mut HashMap::default()) & there;
                     match what {
-                        Becomes::Number => found[inst].number = bytes,
-                        Becomes::Stored if such.how[v] == Some(Demand::Computed) => found[inst].stored = bytes,
-                        Becomes::Stored => found[inst].moved = bytes,
+                        IntegerFate::Number => found[inst].number = bytes,
+                        IntegerFate::Stored if such.how[v] == Some(Demand::Computed) => found[inst].stored = bytes,
+                        IntegerFate::Stored => found[inst].moved = bytes,
                     }
                 }
             }
@@ -243,7 +243,7 @@ impl Cx<'_> {
             return n > 4 && !self.declared_floats(addr, n) && words().all(no_float);
         }
         let Some((from, _)) = pieces_of(func, inst) else { return false };
-        let asked = |b: &BytesOf| moved(bytes & b.mask, b.up.into());
+        let asked = |b: &OperandBytes| moved(bytes & b.mask, b.up.into());
         from.iter().all(|b| asked(b) == 0 || self.loaded_beside_floats(b.of, asked(b), depth + 1))
     }
 

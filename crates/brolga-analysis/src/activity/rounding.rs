@@ -11,7 +11,7 @@
 //! ways its constant comes off again or its bits are taken for an integer, on one at least, the sum
 //! has the slope zero. If something else is done to it as well, it is a sum; then what takes the
 //! constant off has the slope zero, where all that it is taken off are such sums
-//! ([`Follow::is_sum`], *backwards*), and bits that are taken are not looked at here.
+//! ([`BodySearch::is_sum`], *backwards*), and bits that are taken are not looked at here.
 //!
 //! **Which constants.** `1.5·2ᵏ` for `k` from 40 (singles: 12) to two more than the width of the
 //! mantissa, `2ᵏ` for the last of these, and both with a small number in their last digits (a bias
@@ -56,8 +56,13 @@ pub fn rounding(input: &ActivityInput<'_>) -> EntitySet<ir::Inst> {
     if candidates.is_empty() {
         return found;
     }
-    let mut follow =
-        Follow { program: input.program, key: input.key, root: input.root, bodies: HashMap::default(), callers: None };
+    let mut follow = BodySearch {
+        program: input.program,
+        key: input.key,
+        root: input.root,
+        bodies: HashMap::default(),
+        callers: None,
+    };
     follow.bodies.insert(None, Rc::new(RoundingBody::new(input.func.clone())));
     for (inst, c) in candidates {
         let sum = input.func.dfg.first_result(inst);
@@ -229,7 +234,7 @@ fn constant_bytes(func: &ir::Function, v: Value) -> Option<&[u8]> {
 
 /// A body: that of the function in question, as it is now (`None`), or that of another, as the
 /// program has it.
-type InFunction = Option<FuncKey>;
+type BodyKey = Option<FuncKey>;
 
 /// A function, and its uses.
 struct RoundingBody {
@@ -419,16 +424,16 @@ fn narrow(op: Opcode) -> Type {
 type Callers = HashMap<FuncKey, (Vec<(FuncKey, ir::Inst)>, bool)>;
 
 /// A search in the bodies of a program.
-struct Follow<'a> {
+struct BodySearch<'a> {
     program: &'a Program,
     key: FuncKey,
     root: bool,
-    bodies: HashMap<InFunction, Rc<RoundingBody>>,
+    bodies: HashMap<BodyKey, Rc<RoundingBody>>,
     callers: Option<Callers>,
 }
 
-impl Follow<'_> {
-    fn body(&mut self, at: InFunction) -> Option<Rc<RoundingBody>> {
+impl BodySearch<'_> {
+    fn body(&mut self, at: BodyKey) -> Option<Rc<RoundingBody>> {
         if let Some(known) = self.bodies.get(&at) {
             return Some(known.clone());
         }
@@ -439,7 +444,7 @@ impl Follow<'_> {
 
     /// Calls of a function; `None` if there may be others: it is what is asked for, or its address
     /// is taken.
-    fn callers(&mut self, at: InFunction) -> Option<Vec<(FuncKey, ir::Inst)>> {
+    fn callers(&mut self, at: BodyKey) -> Option<Vec<(FuncKey, ir::Inst)>> {
         if at.is_none() && self.root {
             return None;
         }
@@ -474,11 +479,11 @@ impl Follow<'_> {
     /// which the search has come down into this body.
     fn is_sum(
         &mut self,
-        at: InFunction,
+        at: BodyKey,
         v: Value,
         c: f64,
-        calls: &mut Vec<(InFunction, ir::Inst)>,
-        seen: &mut HashSet<(InFunction, Value)>,
+        calls: &mut Vec<(BodyKey, ir::Inst)>,
+        seen: &mut HashSet<(BodyKey, Value)>,
     ) -> bool {
         if !seen.insert((at, v)) {
             return true;
@@ -547,12 +552,12 @@ impl RoundingBody {
 /// Where a sum is moved to, and what is done to it there.
 #[derive(Default)]
 struct SumUses {
-    work: Vec<(InFunction, Value)>,
-    seen: HashSet<(InFunction, Value)>,
+    work: Vec<(BodyKey, Value)>,
+    seen: HashSet<(BodyKey, Value)>,
     /// By which calls the search has come into a function.
-    by: HashMap<InFunction, Vec<(InFunction, ir::Inst)>>,
+    by: HashMap<BodyKey, Vec<(BodyKey, ir::Inst)>>,
     /// Results that it is.
-    returned: HashSet<(InFunction, usize)>,
+    returned: HashSet<(BodyKey, usize)>,
     /// The constant comes off, or bits are taken.
     taken: bool,
     /// Something else is done.
@@ -560,7 +565,7 @@ struct SumUses {
 }
 
 impl SumUses {
-    fn of(follow: &mut Follow<'_>, sum: Value, c: f64) -> Self {
+    fn of(follow: &mut BodySearch<'_>, sum: Value, c: f64) -> Self {
         let mut held = Self::default();
         held.push(None, sum);
         while let Some((at, v)) = held.work.pop() {
@@ -576,13 +581,21 @@ impl SumUses {
         held
     }
 
-    fn push(&mut self, at: InFunction, v: Value) {
+    fn push(&mut self, at: BodyKey, v: Value) {
         if self.seen.insert((at, v)) {
             self.work.push((at, v));
         }
     }
 
-    fn used(&mut self, follow: &mut Follow<'_>, at: InFunction, body: &RoundingBody, v: Value, user: ir::Inst, c: f64) {
+    fn used(
+        &mut self,
+        follow: &mut BodySearch<'_>,
+        at: BodyKey,
+        body: &RoundingBody,
+        v: Value,
+        user: ir::Inst,
+        c: f64,
+    ) {
         use Opcode::*;
         let func = &body.func;
         let args = func.dfg.inst_args(user);
@@ -625,7 +638,7 @@ impl SumUses {
         }
     }
 
-    fn returns(&mut self, follow: &mut Follow<'_>, at: InFunction, k: usize) {
+    fn returns(&mut self, follow: &mut BodySearch<'_>, at: BodyKey, k: usize) {
         if !self.returned.insert((at, k)) {
             return;
         }
@@ -648,7 +661,7 @@ impl SumUses {
         }
     }
 
-    fn passed(&mut self, follow: &mut Follow<'_>, at: InFunction, body: &RoundingBody, v: Value, call: ir::Inst) {
+    fn passed(&mut self, follow: &mut BodySearch<'_>, at: BodyKey, body: &RoundingBody, v: Value, call: ir::Inst) {
         let func = &body.func;
         let Some(CalleeKind::Derived(g)) = CalleeKind::of(follow.program, func, call) else {
             self.otherwise = true;

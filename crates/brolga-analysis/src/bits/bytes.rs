@@ -24,7 +24,7 @@ use crate::query::constant_int;
 
 /// Bytes of an operand that an instruction puts into its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BytesOf {
+pub struct OperandBytes {
     /// The operand.
     pub of: ir::Value,
     /// Which bytes of the result they are, the first in the lowest bit.
@@ -35,13 +35,13 @@ pub struct BytesOf {
 
 /// What the bytes of the result are, where an instruction on integers, or on vectors of them, only
 /// puts bytes where others were; the rest are zeros, or copies of a sign.
-pub fn bytes_of(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[BytesOf; 2]>> {
+pub fn bytes_of(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[OperandBytes; 2]>> {
     bytes_of_lanes(func, inst).or_else(|| bytes_within(func, inst, &mut { MOST_LOOKED_AT }))
 }
 
 /// The same, where last bits of bytes may be masked off, too; and of which bytes of the result that
 /// is so.
-pub fn pieces_of(func: &ir::Function, inst: ir::Inst) -> Option<(SmallVec<[BytesOf; 2]>, u16)> {
+pub fn pieces_of(func: &ir::Function, inst: ir::Inst) -> Option<(SmallVec<[OperandBytes; 2]>, u16)> {
     if let Some(from) = bytes_of(func, inst) {
         return Some((from, 0));
     }
@@ -65,17 +65,17 @@ pub fn pieces_of(func: &ir::Function, inst: ir::Inst) -> Option<(SmallVec<[Bytes
     let gone = mask.trailing_zeros();
     (mask != 0 && mask == all >> gone << gone).then(|| {
         let remaining = u16::from(low(n)) >> (gone / 8) << (gone / 8);
-        (SmallVec::from_slice(&[BytesOf { of, mask: remaining, up: 0 }]), 1 << (gone / 8))
+        (SmallVec::from_slice(&[OperandBytes { of, mask: remaining, up: 0 }]), 1 << (gone / 8))
     })
 }
 
 /// The same of vectors.
-fn masked_lanes(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Option<(SmallVec<[BytesOf; 2]>, u16)> {
+fn masked_lanes(func: &ir::Function, [a, b]: [ir::Value; 2]) -> Option<(SmallVec<[OperandBytes; 2]>, u16)> {
     let (of, mask) = vector_mask(func, [a, b])?;
     let bytes = |is: &dyn Fn(u8) -> bool| mask.iter().enumerate().filter(|b| is(*b.1)).fold(0, |m, (i, _)| m | 1 << i);
     let (remaining, rough) = (bytes(&|b| b != 0), bytes(&|b| !matches!(b, 0 | 0xff)));
     let cut_at_the_end = mask.iter().all(|&b| b == 0 || b.leading_ones() + b.trailing_zeros() == 8);
-    cut_at_the_end.then(|| (SmallVec::from_slice(&[BytesOf { of, mask: remaining, up: 0 }]), rough))
+    cut_at_the_end.then(|| (SmallVec::from_slice(&[OperandBytes { of, mask: remaining, up: 0 }]), rough))
 }
 
 /// The operand that is masked by a constant, of a vector of 128 bits, and that.
@@ -89,7 +89,7 @@ fn vector_mask(func: &ir::Function, args: [ir::Value; 2]) -> Option<(ir::Value, 
 }
 
 /// Bytes of the result that are none of an operand's, and no copies of a sign: zeros, or constants.
-pub fn constant_in(func: &ir::Function, inst: ir::Inst, from: &[BytesOf]) -> u16 {
+pub fn constant_in(func: &ir::Function, inst: ir::Inst, from: &[OperandBytes]) -> u16 {
     let n = func.dfg.value_type(func.dfg.first_result(inst)).bytes();
     let all = (0xffff_u32 >> 16_u32.saturating_sub(n)) as u16;
     match func.dfg.insts[inst].opcode() {
@@ -99,7 +99,7 @@ pub fn constant_in(func: &ir::Function, inst: ir::Inst, from: &[BytesOf]) -> u16
 }
 
 /// The same for what takes lanes out of vectors and puts them into others.
-fn bytes_of_lanes(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[BytesOf; 2]>> {
+fn bytes_of_lanes(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[OperandBytes; 2]>> {
     let args = func.dfg.inst_args(inst);
     let ty = func.dfg.value_type(*func.dfg.inst_results(inst).first()?);
     let data = func.dfg.insts[inst];
@@ -110,7 +110,7 @@ fn bytes_of_lanes(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[Bytes
     let n = vector.lane_type().bytes();
     let lane = |l: u8| (((1_u32 << n) - 1) << (u32::from(l) * n)) as u16;
     let first = |l: u8| l as i8 * n as i8;
-    let part = |of, mask, up| BytesOf { of, mask, up };
+    let part = |of, mask, up| OperandBytes { of, mask, up };
     match data {
         InstructionData::BinaryImm8 { opcode: Opcode::Extractlane, imm, .. } => {
             Some(SmallVec::from_slice(&[part(args[0], lane(0), first(imm))]))
@@ -119,7 +119,7 @@ fn bytes_of_lanes(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[Bytes
             Some(SmallVec::from_slice(&[part(args[0], !lane(imm), 0), part(args[1], lane(imm), -first(imm))]))
         }
         InstructionData::Shuffle { imm, .. } => {
-            let mut found: SmallVec<[BytesOf; 2]> = SmallVec::new();
+            let mut found: SmallVec<[OperandBytes; 2]> = SmallVec::new();
             for (at, &from) in func.dfg.immediates[imm].as_slice().iter().enumerate().filter(|b| *b.1 < 32) {
                 let (of, up) = (args[usize::from(from / 16)], (from % 16) as i8 - at as i8);
                 match found.iter_mut().find(|b| (b.of, b.up) == (of, up)) {
@@ -155,7 +155,7 @@ fn bytes_of_lanes(func: &ir::Function, inst: ir::Inst) -> Option<SmallVec<[Bytes
 /// loaded, extended, shifted and put in its place, are less. What needs more is occupied.
 pub(crate) const MOST_LOOKED_AT: u32 = 48;
 
-fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<SmallVec<[BytesOf; 2]>> {
+fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<SmallVec<[OperandBytes; 2]>> {
     let args = func.dfg.inst_args(inst);
     let bytes = |v: ir::Value| {
         let ty = func.dfg.value_type(v);
@@ -163,7 +163,7 @@ fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<S
     };
     let result = *func.dfg.inst_results(inst).first()?;
     let n = bytes(result)?;
-    let one = |mask: u8, up| Some(SmallVec::from_slice(&[BytesOf { of: args[0], mask: mask.into(), up }]));
+    let one = |mask: u8, up| Some(SmallVec::from_slice(&[OperandBytes { of: args[0], mask: mask.into(), up }]));
     let shift = || constant_int(func, args[1]).filter(|k| k % 8 == 0 && *k < i64::from(8 * n) && *k >= 0);
     match func.dfg.insts[inst].opcode() {
         Opcode::Uextend | Opcode::Sextend => one(low(bytes(args[0])?), 0),
@@ -175,12 +175,12 @@ fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<S
             let right = (k / 8) as i8;
             let right = if func.dfg.insts[inst].opcode() == Opcode::Rotr { right } else { (n as i8 - right) % n as i8 };
             let (full, down) = (low(n), low(n) >> right);
-            let part = |mask: u8, up| BytesOf { of: args[0], mask: mask.into(), up };
+            let part = |mask: u8, up| OperandBytes { of: args[0], mask: mask.into(), up };
             let all = [part(down, right), part(full & !down, right - n as i8)];
             all.into_iter().filter(|b| b.mask != 0).collect()
         }),
         Opcode::Bswap => {
-            let byte = |i: i8| BytesOf { of: args[0], mask: 1 << i, up: n as i8 - 1 - 2 * i };
+            let byte = |i: i8| OperandBytes { of: args[0], mask: 1 << i, up: n as i8 - 1 - 2 * i };
             Some((0..n as i8).map(byte).collect())
         }
         Opcode::Band => {
@@ -191,12 +191,12 @@ fn bytes_within(func: &ir::Function, inst: ir::Inst, left: &mut u32) -> Option<S
             };
             let mask = &mask[..n as usize];
             let is_byte_mask = mask.iter().all(|b| matches!(b, 0 | 0xff));
-            is_byte_mask.then(|| SmallVec::from_slice(&[BytesOf { of, mask: nonzero(mask).into(), up: 0 }]))
+            is_byte_mask.then(|| SmallVec::from_slice(&[OperandBytes { of, mask: nonzero(mask).into(), up: 0 }]))
         }
         Opcode::Bor | Opcode::Bxor | Opcode::Iadd => {
             let x = occupied(func, args[0], left);
             let y = if x == low(n) { x } else { occupied(func, args[1], left) };
-            let part = |of, mask: u8| BytesOf { of, mask: mask.into(), up: 0 };
+            let part = |of, mask: u8| OperandBytes { of, mask: mask.into(), up: 0 };
             (x & y == 0).then(|| SmallVec::from_slice(&[part(args[0], x), part(args[1], y)]))
         }
         _ => None,

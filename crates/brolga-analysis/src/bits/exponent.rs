@@ -31,7 +31,7 @@ pub fn mantissa_bits(ty: Type) -> Option<i64> {
 
 /// The lowest place at which a value may have a bit that is set. What comes round a loop has none
 /// that it has not come with. `incoming` gives what a parameter may be; without it, anything.
-struct Lowest<'a> {
+struct LowestBit<'a> {
     func: &'a ir::Function,
     incoming: Option<&'a dyn Fn(ir::Block, usize) -> Vec<ir::Value>>,
     /// Parameters whose arguments are being looked at.
@@ -46,7 +46,7 @@ const LOOKS: u32 = 24;
 /// Above all bits.
 const NOWHERE: i64 = 64;
 
-impl<'a> Lowest<'a> {
+impl<'a> LowestBit<'a> {
     fn new(func: &'a ir::Function, incoming: Option<&'a dyn Fn(ir::Block, usize) -> Vec<ir::Value>>) -> Self {
         Self { func, incoming, open: Vec::new(), left: LOOKS }
     }
@@ -106,7 +106,7 @@ pub fn is_bare(
 
 /// The lowest place at which an integer may have a bit that is set; 64 if it has none.
 pub fn lowest(func: &ir::Function, v: ir::Value, incoming: Option<&dyn Fn(ir::Block, usize) -> Vec<ir::Value>>) -> i64 {
-    Lowest::new(func, incoming).of(v)
+    LowestBit::new(func, incoming).of(v)
 }
 
 /// Whether a shift or a mask leaves nothing of a float but what is above its mantissa.

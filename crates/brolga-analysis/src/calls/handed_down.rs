@@ -22,7 +22,7 @@ use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir;
 
 use crate::body::Body;
-use crate::calls::solve::{Solved, as_callee, solve};
+use crate::calls::solve::{MemorySolution, as_callee, solve};
 use crate::kinds::pointers::PointerInput;
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
@@ -118,7 +118,7 @@ fn calls(program: &Program, body: Body<'_>, summaries: &Summaries, known: &Argum
     let (pointer_copy, bits) = Default::default();
     let input = PointerInput { program, func, cfg, params, summaries, given, pointer_copy, bits };
     let results = vec![ResultMode::None; func.signature.returns.len()];
-    let Solved { pointers, contents, .. } = solve(&input, &results, uses);
+    let MemorySolution { pointers, contents, .. } = solve(&input, &results, uses);
     let pointer = |(i, &a): (usize, &ir::Value)| {
         let root = pointers.root(a)?;
         let sure = [root, a].iter().any(|v| pointers.address.contains(*v)) || pointers.sure.contains(root);

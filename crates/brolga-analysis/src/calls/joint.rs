@@ -232,7 +232,7 @@ pub struct JointInput<'a> {
 
 /// What may come to pass between two points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Between {
+struct PathEffects {
     /// Memory is accessed.
     accesses: bool,
     /// What we do not know is called.
@@ -241,7 +241,7 @@ struct Between {
     returns: bool,
 }
 
-impl Between {
+impl PathEffects {
     fn join(self, other: Self) -> Self {
         Self {
             accesses: self.accesses | other.accesses,
@@ -301,7 +301,7 @@ impl JointInput<'_> {
         }
     }
 
-    fn does(&self, inst: ir::Inst) -> Between {
+    fn does(&self, inst: ir::Inst) -> PathEffects {
         let op = self.at.func.dfg.insts[inst].opcode();
         let (accesses, foreign) = match self.callee(inst) {
             None => (op.can_load() || op.can_store(), false),
@@ -309,22 +309,22 @@ impl JointInput<'_> {
             Some(CalleeKind::Known(rule)) => (reads(&rule), false),
             Some(_) => (true, true),
         };
-        Between { accesses, foreign, returns: op == Opcode::Return }
+        PathEffects { accesses, foreign, returns: op == Opcode::Return }
     }
 
     /// For each block, what may come to pass behind its end.
-    fn what_follows(&self) -> SecondaryMap<ir::Block, Between> {
-        let mut of_block: SecondaryMap<ir::Block, Between> = SecondaryMap::new();
+    fn what_follows(&self) -> SecondaryMap<ir::Block, PathEffects> {
+        let mut of_block: SecondaryMap<ir::Block, PathEffects> = SecondaryMap::new();
         for &b in &self.at.cfg.blocks {
-            of_block[b] = self.at.cfg.insts(b).iter().fold(Between::default(), |a, &i| a.join(self.does(i)));
+            of_block[b] = self.at.cfg.insts(b).iter().fold(PathEffects::default(), |a, &i| a.join(self.does(i)));
         }
-        let mut following: SecondaryMap<ir::Block, Between> = SecondaryMap::new();
+        let mut following: SecondaryMap<ir::Block, PathEffects> = SecondaryMap::new();
         let mut changed = true;
         while changed {
             changed = false;
             for &b in self.at.cfg.blocks.iter().rev() {
                 let succs = self.at.cfg.succs[b].iter();
-                let now = succs.fold(Between::default(), |a, &s| a.join(of_block[s]).join(following[s]));
+                let now = succs.fold(PathEffects::default(), |a, &s| a.join(of_block[s]).join(following[s]));
                 changed |= now != following[b];
                 following[b] = now;
             }

@@ -37,7 +37,7 @@ fn is_unaddressed_result(p: &pointers::Pointers, v: ir::Value) -> bool {
 }
 
 /// What is in a function's memory, and in its integers.
-pub struct Solved {
+pub struct MemorySolution {
     /// Pointers and deltas.
     pub pointers: pointers::Pointers,
     /// What memory holds.
@@ -50,9 +50,9 @@ pub struct Solved {
 
 /// Pointers and contents depend on each other through copies of pointers, and contents and lanes
 /// through memory that is only accessed by integers; they are solved together.
-pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> Solved {
+pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> MemorySolution {
     let (mut copies, mut bits) = (input.pointer_copy.clone(), input.bits.clone());
-    let mut carried = contents::Carried::default();
+    let mut carried = contents::BitCarriers::default();
     // What has been taken for pointers because of what lies beside it stays one, so that this ends.
     let mut beside: EntitySet<ir::Value> = EntitySet::new();
     loop {
@@ -77,7 +77,7 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> S
         // asked last.
         beside.extend(contents::beside_pointers(input.func, &c));
         if beside.iter().filter(|&v| copies.insert(v)).count() == 0 {
-            return Solved { pointers: p, contents: c, lanes, steps };
+            return MemorySolution { pointers: p, contents: c, lanes, steps };
         }
     }
 }

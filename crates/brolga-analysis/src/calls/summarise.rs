@@ -26,7 +26,7 @@ use crate::activity::width::{self, LaneInput};
 use crate::body::Body;
 use crate::calls::joint::{self};
 use crate::calls::result_sources::{self};
-use crate::calls::solve::{Solved, as_callee, solve};
+use crate::calls::solve::{MemorySolution, as_callee, solve};
 use crate::cfg::Cfg;
 use crate::kinds::number_uses::NumberInput;
 use crate::kinds::pointers::{self, PointerInput, origins};
@@ -39,13 +39,13 @@ use crate::memory::reload_after_undo;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{self, Base};
 use crate::query::signature_id;
-use crate::summary::{Becomes, Link, Origins, Summaries, Summary};
+use crate::summary::{IntegerFate, Link, Origins, Summaries, Summary};
 use crate::uses::Uses;
 use crate::variant::ResultMode;
 
 /// What an earlier run has found some function to do, of which all have to know.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Learned {
+pub struct PriorFacts {
     /// It computes a float's bits from integers in memory.
     pub demanded: bool,
     /// It stores integers that may be a float's bits where there is no shadow.
@@ -58,11 +58,11 @@ impl Summaries {
         let cfgs: HashMap<FuncKey, Cfg> = funcs.iter().map(|(&k, func)| (k, Cfg::compute(func))).collect();
         let uses: HashMap<FuncKey, Uses> = funcs.iter().map(|(&k, f)| (k, Uses::compute(f, &cfgs[&k]))).collect();
         let body = |(&k, &func)| (k, Body { func, cfg: &cfgs[&k], uses: &uses[&k] });
-        Self::of_bodies(program, &funcs.iter().map(body).collect(), Learned::default())
+        Self::of_bodies(program, &funcs.iter().map(body).collect(), PriorFacts::default())
     }
 
     /// The same if edges and uses are known, or nothing if no analysis will ask.
-    pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: Learned) -> Self {
+    pub fn as_asked(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: PriorFacts) -> Self {
         match bodies.len() == 1 && bodies.values().all(|b| has_no_caller(program, b.func)) {
             true => {
                 let makes_numbers = found.leaves_shadows || makes_numbers(bodies.values().map(|b| b.func));
@@ -73,7 +73,7 @@ impl Summaries {
     }
 
     /// The same if edges and uses are known.
-    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: Learned) -> Self {
+    pub fn of_bodies(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, found: PriorFacts) -> Self {
         let funcs: &HashMap<FuncKey, &ir::Function> = &bodies.iter().map(|(&k, body)| (k, body.func)).collect();
         let flows = points_to::flows(program, funcs);
         let effects = mod_ref::compute(program, bodies, &flows);
@@ -164,7 +164,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
     let input =
         PointerInput { program, func, cfg, params: &params, summaries: &*summaries, given: &[], pointer_copy, bits };
     let results = vec![ResultMode::None; func.signature.returns.len()];
-    let Solved { pointers: p, contents: c, lanes: lane, steps } = solve(&input, &results, uses);
+    let MemorySolution { pointers: p, contents: c, lanes: lane, steps } = solve(&input, &results, uses);
     let links = width::links(&LaneInput { of: &input, results: &results, pointers: &p, contents: &c, steps: &steps });
     let for_demand = DemandInput {
         program,
@@ -236,12 +236,12 @@ pub fn loads_pointers(func: &ir::Function, cfg: &Cfg, pointers: &pointers::Point
 }
 
 /// What becomes of parameters, and of results of callees.
-type DemandSummary = (BTreeSet<(usize, Becomes)>, Vec<(FuncKey, usize, Becomes)>);
+type DemandSummary = (BTreeSet<(usize, IntegerFate)>, Vec<(FuncKey, usize, IntegerFate)>);
 
 /// What becomes of the integers that a function is given, and of those that it gets from others.
 fn becoming(i: &DemandInput<'_>, key: FuncKey) -> DemandSummary {
     let (mut params, mut results) = DemandSummary::default();
-    let asked = [Becomes::Stored, Becomes::Number].into_iter().filter(|_| i.summaries.makes_numbers);
+    let asked = [IntegerFate::Stored, IntegerFate::Number].into_iter().filter(|_| i.summaries.makes_numbers);
     for what in asked {
         let found = become_such(i, what, |k| i.summaries.result_becomes(key, k, what));
         let formal = i.func.dfg.block_params(i.cfg.blocks[0]).iter().enumerate();
@@ -252,7 +252,7 @@ fn becoming(i: &DemandInput<'_>, key: FuncKey) -> DemandSummary {
 }
 
 /// Evidence that one function has for the rest of the program.
-struct ForOthers {
+struct SharedEvidence {
     /// What accesses of alias regions move.
     regions: Vec<(u32, Kinds)>,
     /// By signature: what arguments of indirect calls point at.
@@ -261,7 +261,7 @@ struct ForOthers {
 
 /// What a function's accesses tell about alias regions, and its indirect calls about the arguments
 /// of their callees.
-fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -> ForOthers {
+fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -> SharedEvidence {
     let (mut regions, mut indirect) = (Vec::new(), Vec::new());
     for &b in &cfg.blocks {
         for inst in func.layout.block_insts(b) {
@@ -279,7 +279,7 @@ fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -
             }
         }
     }
-    ForOthers { regions, indirect }
+    SharedEvidence { regions, indirect }
 }
 
 /// Links that are known once stay, too.

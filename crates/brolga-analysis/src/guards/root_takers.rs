@@ -19,10 +19,10 @@ use brolga_rules::{ExprRow, MathKind, OpcodeRule, opcode_rule};
 use cranelift_codegen::ir;
 
 use crate::query::callee::{CalleeKind, computed_operands};
-use crate::summary::Taking;
+use crate::summary::RootTakers;
 
 /// Functions that take a root, or call one that does.
-pub fn taking(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Taking {
+pub fn taking(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> RootTakers {
     let insts = |f: &ir::Function| f.layout.blocks().flat_map(|b| f.layout.block_insts(b)).collect::<Vec<_>>();
     let takes = |f: &ir::Function| {
         insts(f).into_iter().any(|i| row(program, f, i).is_some_and(|(row, _)| row.partials().any(|p| p.2.is_edge())))
@@ -47,7 +47,7 @@ pub fn taking(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Tak
             break;
         }
     }
-    Taking { direct, all: found }
+    RootTakers { direct, all: found }
 }
 
 /// The formula of an instruction, and its operands.

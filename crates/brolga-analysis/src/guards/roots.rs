@@ -22,7 +22,7 @@ use cranelift_entity::EntitySet;
 use crate::activity::ActivityInput;
 use crate::guards::root_takers::row;
 use crate::query::callee::CalleeKind;
-use crate::summary::Taking;
+use crate::summary::RootTakers;
 
 /// What is under a root.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Roots {
 /// `caller_takes` the caller of the program may take a root of what it returns.
 pub fn compute(i: &ActivityInput<'_>, caller_takes: bool, active: &dyn Fn(ir::Value) -> bool) -> Roots {
     let (func, cfg) = (i.func, i.cfg);
-    let Taking { direct, all: taking } = i.summaries.roots();
+    let RootTakers { direct, all: taking } = i.summaries.roots();
     let calls = |inst: ir::Inst| match CalleeKind::of(i.program, func, inst) {
         Some(CalleeKind::Derived(g)) => taking.contains(&g),
         Some(CalleeKind::Indirect(_)) => !taking.is_empty(),

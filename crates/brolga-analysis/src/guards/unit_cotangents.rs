@@ -26,14 +26,14 @@ use crate::uses::Use;
 use crate::variant::ResultMode;
 
 /// Of a store whose value gets the cotangent of another value, whatever else happens: that value.
-pub type Through<'a> = &'a dyn Fn(ir::Inst) -> Option<ir::Value>;
+pub type CotangentSource<'a> = &'a dyn Fn(ir::Inst) -> Option<ir::Value>;
 
 /// Most blocks that are followed from one definition.
 const MAX_BLOCKS: u32 = 64;
 
 /// What a use passes on.
 #[derive(PartialEq, Eq)]
-enum Passes {
+enum UseTransfer {
     /// The cotangent of a value, as it is.
     Same(ir::Value),
     /// One.
@@ -45,7 +45,7 @@ enum Passes {
 struct Units<'a> {
     i: &'a ActivityInput<'a>,
     active: &'a dyn Fn(ir::Value) -> bool,
-    through: Through<'a>,
+    through: CotangentSource<'a>,
     found: EntitySet<ir::Value>,
 }
 
@@ -54,7 +54,7 @@ struct Units<'a> {
 pub fn compute(
     i: &ActivityInput<'_>,
     active: &dyn Fn(ir::Value) -> bool,
-    through: Through<'_>,
+    through: CotangentSource<'_>,
 ) -> EntitySet<ir::Value> {
     let mut units = Units { i, active, through, found: EntitySet::new() };
     if !i.results.contains(&ResultMode::Unit) {
@@ -83,34 +83,34 @@ pub fn compute(
 }
 
 impl Units<'_> {
-    fn passes(&self, u: Use) -> Passes {
+    fn passes(&self, u: Use) -> UseTransfer {
         let func = self.i.func;
         let (inst, n) = match u {
-            Use::Edge(_, param) if (self.active)(param) => return Passes::Same(param),
-            Use::Edge(..) => return Passes::Nothing,
+            Use::Edge(_, param) if (self.active)(param) => return UseTransfer::Same(param),
+            Use::Edge(..) => return UseTransfer::Nothing,
             Use::Inst(inst, n) => (inst, n),
         };
         let op = func.dfg.insts[inst].opcode();
         let results = func.dfg.inst_results(inst);
         match opcode_rule(op) {
             _ if op == Opcode::Return => match self.i.results[n] {
-                ResultMode::Unit => Passes::One,
-                ResultMode::None => Passes::Nothing,
-                _ => Passes::Other,
+                ResultMode::Unit => UseTransfer::One,
+                ResultMode::None => UseTransfer::Nothing,
+                _ => UseTransfer::Other,
             },
             _ if op.can_store() => match (self.through)(inst) {
-                Some(v) if n == 0 => Passes::Same(v),
-                _ => Passes::Other,
+                Some(v) if n == 0 => UseTransfer::Same(v),
+                _ => UseTransfer::Other,
             },
-            _ if op.is_call() || op.is_terminator() => Passes::Other,
-            _ if !results.iter().any(|&r| (self.active)(r)) => Passes::Nothing,
+            _ if op.is_call() || op.is_terminator() => UseTransfer::Other,
+            _ if !results.iter().any(|&r| (self.active)(r)) => UseTransfer::Nothing,
             OpcodeRule::Expr(row) => match row.partial(0, n) {
-                Partial::Zero => Passes::Nothing,
+                Partial::Zero => UseTransfer::Nothing,
                 // A factor that chooses (0 or 1) has no name.
-                p if *p == Partial::ONE && matches!(op, Opcode::Fadd | Opcode::Fsub) => Passes::Same(results[0]),
-                Partial::Scale(_) => Passes::Other,
+                p if *p == Partial::ONE && matches!(op, Opcode::Fadd | Opcode::Fsub) => UseTransfer::Same(results[0]),
+                Partial::Scale(_) => UseTransfer::Other,
             },
-            _ => Passes::Other,
+            _ => UseTransfer::Other,
         }
     }
 
@@ -120,10 +120,10 @@ impl Units<'_> {
         let mut ones: SmallVec<[Use; 4]> = SmallVec::new();
         for &u in self.i.uses.of(v) {
             match self.passes(u) {
-                Passes::Nothing => {}
-                Passes::One => ones.push(u),
-                Passes::Same(w) if self.found.contains(w) => ones.push(u),
-                Passes::Same(_) | Passes::Other => return false,
+                UseTransfer::Nothing => {}
+                UseTransfer::One => ones.push(u),
+                UseTransfer::Same(w) if self.found.contains(w) => ones.push(u),
+                UseTransfer::Same(_) | UseTransfer::Other => return false,
             }
         }
         // The only one, where the value is made: whichever way goes on from there has had it, and
@@ -188,7 +188,7 @@ struct Assumptions<'a> {
 }
 
 impl<'a> Assumptions<'a> {
-    fn new(i: &ActivityInput<'_>, all: &'a [(ir::Value, ir::Block)], through: Through<'_>) -> Self {
+    fn new(i: &ActivityInput<'_>, all: &'a [(ir::Value, ir::Block)], through: CotangentSource<'_>) -> Self {
         let mut at = one_each(i.func.dfg.num_values());
         all.iter().zip(1..).for_each(|(x, n)| at[x.0] = n);
         let stores = |inst: &ir::Inst| i.func.dfg.insts[*inst].opcode().can_store();

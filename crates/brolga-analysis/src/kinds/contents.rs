@@ -133,7 +133,7 @@ impl Contents {
 
     /// What is known of a place of one block is known of the same place of its copy, either way:
     /// records of pointers and floats are told apart by their fields.
-    fn copy_cells(&mut self, copies: &[Copied]) {
+    fn copy_cells(&mut self, copies: &[CopiedBlock]) {
         let mut changed = true;
         while std::mem::take(&mut changed) {
             for c in copies {
@@ -202,7 +202,7 @@ impl Contents {
 }
 
 /// A word, or a block of constant size, that is copied from one place to another.
-struct Copied {
+struct CopiedBlock {
     from: Cell,
     to: Cell,
     bytes: i64,
@@ -211,7 +211,7 @@ struct Copied {
 /// Where values go in memory, as a function's accesses tell.
 struct Moves {
     /// Blocks and words that are copied.
-    blocks: Vec<Copied>,
+    blocks: Vec<CopiedBlock>,
     /// Where parameters are stored that may be pointers.
     guesses: Vec<(Cell, ir::Value)>,
 }
@@ -219,7 +219,7 @@ struct Moves {
 /// Longer blocks are arrays rather than records.
 const MOST_COPIED: i64 = 4096;
 
-fn copied_blocks(cx: &PointerInput<'_>) -> Vec<Copied> {
+fn copied_blocks(cx: &PointerInput<'_>) -> Vec<CopiedBlock> {
     let func = cx.func;
     let insts = cx.cfg.calls.iter().copied();
     let copied = |inst: ir::Inst| {
@@ -228,7 +228,7 @@ fn copied_blocks(cx: &PointerInput<'_>) -> Vec<Copied> {
         let MathKind::Memory(Memcpy | Memmove) = rule.kind else { return None };
         let &[to, from, n] = func.dfg.inst_args(inst) else { return None };
         let bytes = constant_int(func, n).filter(|n| (1..=MOST_COPIED).contains(n))?;
-        Some(Copied { from: cell_of(func, from, 0), to: cell_of(func, to, 0), bytes })
+        Some(CopiedBlock { from: cell_of(func, from, 0), to: cell_of(func, to, 0), bytes })
     };
     insts.filter_map(copied).collect()
 }
@@ -346,13 +346,13 @@ pub fn moves_half(func: &ir::Function, inst: ir::Inst) -> bool {
 }
 
 /// Accesses of integers that are known to carry floats' bits, and of which kind.
-pub type Carried = HashMap<ir::Inst, Kinds>;
+pub type BitCarriers = HashMap<ir::Inst, Kinds>;
 
 /// Accesses of integers of which it is known whose bits they carry, where nothing else says what
 /// lies there.
-pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &SecondaryMap<ir::Value, u32>) -> Carried {
+pub fn carried(cx: &PointerInput<'_>, p: &Pointers, c: &Contents, lane: &SecondaryMap<ir::Value, u32>) -> BitCarriers {
     let func = cx.func;
-    let (mut found, mut mixed) = (Carried::default(), None);
+    let (mut found, mut mixed) = (BitCarriers::default(), None);
     for &inst in cx.cfg.all_insts() {
         let (Opcode::Load | Opcode::Store) = func.dfg.insts[inst].opcode() else { continue };
         let addr = access_address(func, inst).expect("an access has an address");
@@ -427,7 +427,7 @@ pub fn compute(
     cx: &PointerInput<'_>,
     p: &Pointers,
     uses: &Uses,
-    carried: &Carried,
+    carried: &BitCarriers,
 ) -> (Contents, EntitySet<ir::Value>) {
     let func = cx.func;
     let mut c = Contents::default();
@@ -559,7 +559,7 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
                         for (to, at) in destinations(func, uses, v) {
                             c.union(addr, to);
                             let to = cell_of(func, to, at);
-                            moves.blocks.push(Copied { from: cell, to, bytes: ty.bytes().into() });
+                            moves.blocks.push(CopiedBlock { from: cell, to, bytes: ty.bytes().into() });
                         }
                     }
                 }

@@ -20,7 +20,7 @@ use cranelift_codegen::ir::{self, Opcode};
 use crate::kinds::contents::Contents;
 use crate::kinds::pointers::{PointerInput, Pointers, RootKind, origins};
 use crate::lattice::kinds::Kinds;
-use crate::memory::punned_cells::{CellContents, Local, Passed, PunnedCall, PunnedTarget};
+use crate::memory::punned_cells::{CellContents, Local, PassedPointer, PunnedCall, PunnedTarget};
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Base, Cell, cell_of};
 use crate::query::{access_address, access_offset, constant_int, signature_id};
@@ -123,7 +123,11 @@ impl EvidenceCx<'_> {
         let mut passed = Vec::new();
         for &a in args {
             let cell = self.p.root(a).map(|_| self.cell(local, a, 0));
-            passed.push(Passed { cell, from: self.from(a), pointer: self.p.root(a).is_some() && self.is_pointer(a) });
+            passed.push(PassedPointer {
+                cell,
+                from: self.from(a),
+                pointer: self.p.root(a).is_some() && self.is_pointer(a),
+            });
         }
         local.calls.push(PunnedCall { inst, target, args: passed });
     }

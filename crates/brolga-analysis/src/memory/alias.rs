@@ -73,7 +73,7 @@ impl Root {
 
 /// `widen(value + add)`, a 32-bit sum as a 64-bit number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Widened {
+struct WidenedSum {
     value: ir::Value,
     add: u32,
 }
@@ -85,7 +85,7 @@ struct Distance {
     low: i64,
     high: i64,
     /// What it is, if it is nothing else: a widened sum and a constant.
-    exact: Option<(Option<Widened>, i64)>,
+    exact: Option<(Option<WidenedSum>, i64)>,
 }
 
 /// Farther than that nothing is followed.
@@ -408,9 +408,9 @@ impl Places<'_> {
     }
 
     /// A 32-bit number as a value and a constant.
-    fn sum(&self, v: ir::Value, depth: u32) -> Widened {
+    fn sum(&self, v: ir::Value, depth: u32) -> WidenedSum {
         let func = self.func;
-        let unsplit = Widened { value: v, add: 0 };
+        let unsplit = WidenedSum { value: v, add: 0 };
         let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth < 24) else { return unsplit };
         let InstructionData::Binary { opcode, args: [a, b] } = func.dfg.insts[inst] else { return unsplit };
         let (base, k) = match (opcode, constant_int(func, a), constant_int(func, b)) {
@@ -419,8 +419,8 @@ impl Places<'_> {
             (Opcode::Isub, _, Some(k)) => (a, (k as u32).wrapping_neg()),
             _ => return unsplit,
         };
-        let Widened { value, add } = self.sum(base, depth + 1);
-        Widened { value, add: add.wrapping_add(k) }
+        let WidenedSum { value, add } = self.sum(base, depth + 1);
+        WidenedSum { value, add: add.wrapping_add(k) }
     }
 }
 

@@ -43,7 +43,7 @@ pub type ContentsAt = BTreeMap<i64, CellContents>;
 
 /// An argument of a call.
 #[derive(Clone, Debug)]
-pub(crate) struct Passed {
+pub(crate) struct PassedPointer {
     /// Where it points, if it has a shadow.
     pub(crate) cell: Option<Cell>,
     /// The parameters that it may be made from.
@@ -62,12 +62,12 @@ pub(crate) enum PunnedTarget {
 pub(crate) struct PunnedCall {
     pub(crate) inst: ir::Inst,
     pub(crate) target: PunnedTarget,
-    pub(crate) args: Vec<Passed>,
+    pub(crate) args: Vec<PassedPointer>,
 }
 
 /// Parameters behind which something is stored, at whatever place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stored {
+pub(crate) struct StoreTargets {
     pub(crate) floats: BTreeSet<usize>,
     pub(crate) pointers: BTreeSet<usize>,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Stored {
 #[derive(Clone, Debug, Default)]
 pub struct Local {
     pub(crate) places: BTreeMap<Base, ContentsAt>,
-    pub(crate) stored: Stored,
+    pub(crate) stored: StoreTargets,
     pub(crate) calls: Vec<PunnedCall>,
     pub(crate) params: BTreeMap<Base, usize>,
     pub(crate) data: BTreeMap<Base, DataKey>,
@@ -86,7 +86,7 @@ pub struct Local {
 /// What all functions do, their callees included.
 #[derive(Clone, Debug, Default)]
 pub struct PunnedCells {
-    funcs: HashMap<FuncKey, (Vec<ContentsAt>, Stored)>,
+    funcs: HashMap<FuncKey, (Vec<ContentsAt>, StoreTargets)>,
     data: HashMap<DataKey, ContentsAt>,
     addressed: HashMap<u64, BTreeSet<FuncKey>>,
 }

@@ -352,7 +352,7 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 /// What a caller is told of all functions and data of an object.
-pub(super) struct Described {
+pub(super) struct ObjectDescription {
     /// What made it, of what, for which target.
     pub made: Vec<String>,
     pub functions: Vec<Binding>,

@@ -14,10 +14,10 @@ use std::fmt::Write;
 use brolga_module::c_type;
 use cranelift_codegen::ir::Type;
 
-use super::binding::{Binding, BoundType, BoundValue, Data, Described, plain, wrapped};
+use super::binding::{Binding, BoundType, BoundValue, Data, ObjectDescription, plain, wrapped};
 
 /// A header whose include guard is `guard`.
-pub(super) fn header(contents: &Described, guard: &str) -> String {
+pub(super) fn header(contents: &ObjectDescription, guard: &str) -> String {
     let mut out = String::new();
     comment(&mut out, &contents.made.iter().map(String::as_str).collect::<Vec<_>>());
     let _ = write!(out, "#ifndef {guard}\n#define {guard}\n\n#include <stdint.h>\n");
@@ -49,7 +49,7 @@ pub(super) fn header(contents: &Described, guard: &str) -> String {
     out
 }
 
-fn bound_values(contents: &Described) -> impl Iterator<Item = &BoundValue> {
+fn bound_values(contents: &ObjectDescription) -> impl Iterator<Item = &BoundValue> {
     contents.functions.iter().flat_map(|f| f.params.iter().chain(&f.results))
 }
 

@@ -47,8 +47,8 @@ use crate::failure::Failure;
 use crate::jobs::{read_for, untracked};
 use crate::report::show;
 
-use binding::{DerivedPart, Described, Image, PrimalView, Signed, is_read_only};
-use object::Exported;
+use binding::{DerivedPart, Image, ObjectDescription, PrimalView, Signed, is_read_only};
+use object::ExportedFunctions;
 
 /// `compile`.
 #[derive(Args)]
@@ -182,7 +182,7 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
     if args.header.is_some() || args.rust.is_some() {
         object.data.iter().try_for_each(|d| can_be_written(&d.symbol, "give the data another one"))?;
     }
-    let contents = Described { made, functions, data: object.data, image };
+    let contents = ObjectDescription { made, functions, data: object.data, image };
     // Nothing is written unless everything can be made.
     let header = args.header.as_deref().map(|path| (path, header::header(&contents, &guard(path))));
     let rust = match args.rust.as_deref() {
@@ -262,7 +262,12 @@ fn speak(program: &mut Program, target: CallConv) {
 
 /// Symbols are names of one thing each, and of nothing in the program, and can be written in the
 /// languages that have declarations of them.
-fn names_are_free(program: &Program, roots: &[Exported], image: Option<&Image>, rust: bool) -> Result<(), Failure> {
+fn names_are_free(
+    program: &Program,
+    roots: &[ExportedFunctions],
+    image: Option<&Image>,
+    rust: bool,
+) -> Result<(), Failure> {
     let mut types = BTreeSet::new();
     let mut seen: BTreeSet<String> = image.map(|i| i.symbol.to_uppercase()).into_iter().collect();
     for (embedded, names) in roots {
@@ -309,13 +314,13 @@ struct WantedFunction {
     func: FuncKey,
     base: String,
     params: Vec<ParamSpec>,
-    returns: Option<Vec<Returned>>,
+    returns: Option<Vec<ResultUse>>,
     primal: PrimalView,
 }
 
 /// How a result takes part, in either mode.
 #[derive(Clone, Copy)]
-enum Returned {
+enum ResultUse {
     Active,
     ActiveOnly,
     Duplicated,
@@ -391,7 +396,7 @@ impl WantedFunction {
         file: &File,
         args: &CompileArgs,
         isa: &dyn TargetIsa,
-        roots: &mut Vec<Exported>,
+        roots: &mut Vec<ExportedFunctions>,
         functions: &mut Vec<binding::Binding>,
     ) -> Result<(), Failure> {
         if args.with_primal {
@@ -434,7 +439,7 @@ impl WantedFunction {
         &self,
         embedded: Embedded,
         parts: &[DerivedPart],
-        roots: &mut Vec<Exported>,
+        roots: &mut Vec<ExportedFunctions>,
         functions: &mut Vec<binding::Binding>,
     ) -> Result<(), Failure> {
         if let Some(host) = object::of_host(&embedded) {
@@ -471,13 +476,13 @@ impl WantedFunction {
             CompileMode::Forward => Spec::tangent(params),
         };
         spec.results(self.returns.iter().flatten().map(|r| match r {
-            Returned::Active if forward => ReturnActivity::Dual,
-            Returned::ActiveOnly if forward => ReturnActivity::DualOnly,
-            Returned::Active => ReturnActivity::Active,
-            Returned::ActiveOnly => ReturnActivity::ActiveOnly,
-            Returned::Duplicated => ReturnActivity::Duplicated,
-            Returned::Const => ReturnActivity::Const,
-            Returned::Omitted => ReturnActivity::Omitted,
+            ResultUse::Active if forward => ReturnActivity::Dual,
+            ResultUse::ActiveOnly if forward => ReturnActivity::DualOnly,
+            ResultUse::Active => ReturnActivity::Active,
+            ResultUse::ActiveOnly => ReturnActivity::ActiveOnly,
+            ResultUse::Duplicated => ReturnActivity::Duplicated,
+            ResultUse::Const => ReturnActivity::Const,
+            ResultUse::Omitted => ReturnActivity::Omitted,
         }))
     }
 }
@@ -593,13 +598,13 @@ fn consumed(list: Option<&str>, n: usize, hidden: usize) -> Result<Vec<(usize, E
     list.map_or(Ok(vec![]), |list| list.split(',').map(checked).collect())
 }
 
-fn returned(list: &str) -> Result<Vec<Returned>, Failure> {
+fn returned(list: &str) -> Result<Vec<ResultUse>, Failure> {
     let activity = |word: &str| match word.trim() {
-        "active" => Ok(Returned::Active),
-        "active-only" => Ok(Returned::ActiveOnly),
-        "duplicated" => Ok(Returned::Duplicated),
-        "const" => Ok(Returned::Const),
-        "omitted" => Ok(Returned::Omitted),
+        "active" => Ok(ResultUse::Active),
+        "active-only" => Ok(ResultUse::ActiveOnly),
+        "duplicated" => Ok(ResultUse::Duplicated),
+        "const" => Ok(ResultUse::Const),
+        "omitted" => Ok(ResultUse::Omitted),
         other => Err(Failure::Usage(format!(
             "`{other}` is no activity of a result: they are active, active-only, duplicated, const and omitted"
         ))),

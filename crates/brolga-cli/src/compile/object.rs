@@ -28,7 +28,7 @@ use super::binding::Data;
 use crate::failure::Failure;
 
 /// Functions that are visible, and their names.
-pub(super) type Exported = (Embedded, Vec<String>);
+pub(super) type ExportedFunctions = (Embedded, Vec<String>);
 
 /// An object file.
 pub(super) struct Object {
@@ -43,7 +43,7 @@ pub(super) struct Object {
 pub(super) fn object(
     isa: OwnedTargetIsa,
     name: &str,
-    roots: &[Exported],
+    roots: &[ExportedFunctions],
     image: Option<(&str, &[u8])>,
 ) -> Result<Object, Failure> {
     let called = Arc::new(Mutex::new(Vec::new()));
@@ -94,7 +94,7 @@ fn failed(what: &str, e: &ModuleError) -> Failure {
 }
 
 /// Put the data that functions name into the module.
-fn data(module: &mut AdModule<ObjectModule>, roots: &[Exported]) -> Result<Vec<Data>, Failure> {
+fn data(module: &mut AdModule<ObjectModule>, roots: &[ExportedFunctions]) -> Result<Vec<Data>, Failure> {
     let mut objects = BTreeMap::new();
     let mut shadowed = BTreeSet::new();
     for (embedded, _) in roots {

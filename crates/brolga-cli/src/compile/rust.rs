@@ -17,11 +17,11 @@ use std::fmt::Write;
 
 use cranelift_codegen::ir::{Type, types};
 
-use super::binding::{Binding, BoundType, BoundValue, Data, Described, wrapped};
+use super::binding::{Binding, BoundType, BoundValue, Data, ObjectDescription, wrapped};
 use crate::failure::Failure;
 
 /// A module of Rust with declarations of all functions.
-pub(super) fn declarations(contents: &Described) -> Result<String, Failure> {
+pub(super) fn declarations(contents: &ObjectDescription) -> Result<String, Failure> {
     let mut out = String::new();
     for line in contents.made.iter().flat_map(|p| wrapped(p, 96)) {
         let _ = writeln!(out, "// {line}");

@@ -25,14 +25,14 @@ use cranelift_codegen::ir::{Block, Inst, InstBuilder, MemFlagsData, Opcode, Type
 
 use super::emit::Inverse;
 use super::readings::stored;
-use super::solve::{Same, UndoStep, steps};
+use super::solve::{EqualValues, UndoStep, steps};
 use super::structure::{UndoLoop, UndoPart};
 use super::view::{MemoryRoot, Undoable};
 use crate::linear::{Linear, Nearness};
 use crate::map::{HashMap, HashSet};
 
 /// How what a loop carries is found.
-struct Carried {
+struct CarriedSources {
     /// Those that are counted, by their numbers.
     counted: Vec<usize>,
     /// How each of those is found from what they are next, in an order in which that works.
@@ -133,7 +133,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// How what a loop carries is found.
-    fn carried(&mut self, of: &UndoLoop, params: &[Value]) -> Carried {
+    fn carried(&mut self, of: &UndoLoop, params: &[Value]) -> CarriedSources {
         let around = self.known.clone();
         let all = 0..params.len();
         let mut counted: Vec<usize> = all.clone().filter(|&i| self.is_steady(of.init[i])).collect();
@@ -170,7 +170,7 @@ impl Inverse<'_, '_, '_, '_> {
             by_store.extend(store.map(|s| (i, s)));
         }
         self.known = around;
-        Carried { counted, back, by_store }
+        CarriedSources { counted, back, by_store }
     }
 
     /// Take it that these parameters are known, besides what is.
@@ -192,7 +192,7 @@ impl Inverse<'_, '_, '_, '_> {
                     continue;
                 }
                 let is_steady = |v| self.is_steady(v);
-                let way = steps(self.view, &insts, &Same::default(), next.clone(), is_steady, &[params[i]]);
+                let way = steps(self.view, &insts, &EqualValues::default(), next.clone(), is_steady, &[params[i]]);
                 if let Ok(way) = way {
                     found.push((i, way));
                     // What it decides can be read from now on.
@@ -206,13 +206,13 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// What is counted, before an iteration, of what it is behind it.
-    fn before(&mut self, of: &UndoLoop, params: &[Value], all: &Carried, now: &[Value]) -> Undoable<Vec<Value>> {
+    fn before(&mut self, of: &UndoLoop, params: &[Value], all: &CarriedSources, now: &[Value]) -> Undoable<Vec<Value>> {
         let around = self.known.clone();
         self.known.extend(all.counted.iter().map(|&i| of.next[i]).zip(now.iter().copied()));
         let mut before: HashMap<usize, Value> = HashMap::default();
         for (i, way) in &all.back {
             for &(v, step) in way {
-                let new = self.taken(v, step, &Same::default())?;
+                let new = self.taken(v, step, &EqualValues::default())?;
                 self.known.insert(v, new);
             }
             let found = self.steady(params[*i], of.at)?;
@@ -283,7 +283,7 @@ impl Inverse<'_, '_, '_, '_> {
         &mut self,
         of: &UndoLoop,
         params: &[Value],
-        all: &Carried,
+        all: &CarriedSources,
         &Iteration { around, now, n }: &Iteration<'_>,
         (i, store): (usize, Inst),
     ) -> Undoable<Value> {

@@ -36,13 +36,13 @@ pub(super) enum UndoStep {
 }
 
 /// Values that are the same, as a load that finds what was stored.
-pub(super) type Same = HashMap<Value, Value>;
+pub(super) type EqualValues = HashMap<Value, Value>;
 
 /// The steps to values that are wanted, or those that are not reached.
 pub(super) fn steps(
     view: &View<'_>,
     insts: &[Inst],
-    same: &Same,
+    same: &EqualValues,
     mut known: HashSet<Value>,
     is_steady: impl Fn(Value) -> bool,
     wanted: &[Value],
@@ -80,7 +80,12 @@ pub(super) fn steps(
 }
 
 /// Those steps that lead to what is wanted.
-fn needed(view: &View<'_>, found: Vec<(Value, UndoStep)>, same: &Same, wanted: &[Value]) -> Vec<(Value, UndoStep)> {
+fn needed(
+    view: &View<'_>,
+    found: Vec<(Value, UndoStep)>,
+    same: &EqualValues,
+    wanted: &[Value],
+) -> Vec<(Value, UndoStep)> {
     let mut used: HashSet<Value> = wanted.iter().copied().collect();
     let mut needed_steps = Vec::new();
     for (v, step) in found.into_iter().rev() {

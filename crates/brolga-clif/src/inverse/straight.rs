@@ -24,7 +24,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Inst, InstBuilder, MemFlagsData, Opcode, Type, Value, types};
 
 use super::emit::{BY_HAND, Inverse};
-use super::solve::{Same, UndoStep, is_undone, steps, undo};
+use super::solve::{EqualValues, UndoStep, is_undone, steps, undo};
 use super::view::{MemoryRoot, Undoable, refused};
 use crate::linear::{Linear, Nearness};
 use crate::map::{HashMap, HashSet};
@@ -204,10 +204,10 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// What places hold, by the place that each is, and which values of the piece are the same.
-    fn cells(&self, insts: &[Inst], places: &StatePlaces, one_of: &[usize]) -> (Vec<StateCell>, Same) {
+    fn cells(&self, insts: &[Inst], places: &StatePlaces, one_of: &[usize]) -> (Vec<StateCell>, EqualValues) {
         let (view, dfg) = (self.view, &self.view.func.dfg);
         let mut cells: Vec<StateCell> = places.all.iter().map(|_| StateCell::default()).collect();
-        let mut same = Same::default();
+        let mut same = EqualValues::default();
         for inst in insts {
             let Some(&k) = places.of.get(inst) else { continue };
             let cell = &mut cells[one_of[k]];
@@ -264,7 +264,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// A value by one step.
-    pub(super) fn taken(&mut self, v: Value, step: UndoStep, same: &Same) -> Undoable<Value> {
+    pub(super) fn taken(&mut self, v: Value, step: UndoStep, same: &EqualValues) -> Undoable<Value> {
         let dfg = &self.view.func.dfg;
         let named = |v: Value| {
             let v = self.view.resolved(v);
@@ -288,7 +288,7 @@ impl Inverse<'_, '_, '_, '_> {
     }
 
     /// The instruction that what is wanted is lost in.
-    fn blamed<T>(&self, insts: &[Inst], same: &Same, known: &HashSet<Value>, wanted: &[Value]) -> Undoable<T> {
+    fn blamed<T>(&self, insts: &[Inst], same: &EqualValues, known: &HashSet<Value>, wanted: &[Value]) -> Undoable<T> {
         let dfg = &self.view.func.dfg;
         let named = |v: Value| {
             let v = self.view.resolved(v);

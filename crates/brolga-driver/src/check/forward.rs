@@ -16,7 +16,7 @@ use brolga_oracle::fd::{self, Verdict};
 use super::{DotProduct, Tolerances, terms_of};
 use crate::bind::Invocation;
 use crate::inputs::{direction, inputs, noise_of_grid, objective, size, with_inputs};
-use crate::jacobian::RulesOf;
+use crate::jacobian::RuleSource;
 use crate::noise::Noise;
 use crate::run::Outcome;
 use crate::tangent::{Direction, Tangents, tangents};
@@ -42,7 +42,7 @@ pub fn forward(
     program: &Program,
     call: &Invocation,
     outcome: &Outcome,
-    rules: RulesOf<'_>,
+    rules: RuleSource<'_>,
     tolerances: Tolerances,
     differences: bool,
 ) -> Result<ForwardCheck, Error> {
@@ -93,7 +93,7 @@ fn along_the_line(
     program: &Program,
     call: &Invocation,
     direction: &[f64],
-    rules: RulesOf<'_>,
+    rules: RuleSource<'_>,
     tolerances: Tolerances,
     noise: f64,
 ) -> Result<Verdict, Error> {

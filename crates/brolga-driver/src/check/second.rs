@@ -52,7 +52,7 @@ pub struct ProductRow {
 
 /// What was found out about second derivatives.
 #[derive(Clone, Debug)]
-pub struct Second {
+pub struct SecondOrderCheck {
     /// One per input.
     pub rows: Vec<ProductRow>,
     /// Why the oracle could not run.
@@ -65,7 +65,7 @@ pub struct Second {
     pub gradients: Vec<(Input, [f64; 2])>,
 }
 
-impl Second {
+impl SecondOrderCheck {
     /// What is wrong, as sentences.
     pub fn complaints(&self) -> Vec<String> {
         let mut out = Vec::new();
@@ -101,7 +101,7 @@ pub fn second(
     rule: FreshRule<'_>,
     tolerances: Tolerances,
     differences: bool,
-) -> Result<Second, Error> {
+) -> Result<SecondOrderCheck, Error> {
     let inputs = inputs(call);
     let mut noise = Noise::new(3);
     let mut random = || direction(&inputs, &mut noise);
@@ -144,7 +144,7 @@ pub fn second(
     let symmetric = finite.then(|| apart <= near || apart <= rounded());
     let symmetry = DotProduct { forward, reverse, holds: symmetric == Some(true) };
     let gradients = apart_from(&beside, &gradients.at(0.0)?, program, call, &inputs, tolerances);
-    Ok(Second { rows, oracle_error: oracle.err(), symmetry, symmetric, gradients })
+    Ok(SecondOrderCheck { rows, oracle_error: oracle.err(), symmetry, symmetric, gradients })
 }
 
 /// Entries of the gradient beside a product that are not those of the gradient alone, by more than

@@ -28,8 +28,8 @@ use brolga_oracle::Place;
 use brolga_transform::plan::remarks::TaskSums;
 use serde_json::{Value, json};
 
-use super::plan::{FunctionPlan, Recorded, Sums};
-use super::{Explanation, GradientEntry, PathBack, Term, Why};
+use super::plan::{FunctionPlan, RecordedValue, Sums};
+use super::{Explanation, GradientEntry, PathBack, ReasonText, Term};
 use crate::bind::Invocation;
 use crate::output::{line, num_json, offset};
 use crate::value::Num;
@@ -80,7 +80,7 @@ fn entry(e: &GradientEntry) -> Value {
     })
 }
 
-fn why(w: &Why) -> Value {
+fn why(w: &ReasonText) -> Value {
     json!({ "kind": w.kind, "text": w.text, "at": w.at.as_ref().map(|p| place(p)) })
 }
 
@@ -99,7 +99,7 @@ fn term(t: &Term) -> Value {
 }
 
 fn function(f: &FunctionPlan) -> Value {
-    let recorded = |list: &[Recorded]| -> Vec<Value> {
+    let recorded = |list: &[RecordedValue]| -> Vec<Value> {
         list.iter().map(|r| json!({ "what": r.what, "bytes": r.bytes, "for": r.readers, "why": r.why })).collect()
     };
     let blocks = f.blocks.iter().map(|b| {

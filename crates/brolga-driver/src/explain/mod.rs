@@ -50,7 +50,7 @@ const MAX_EXPLAINED: usize = 256;
 
 /// What to explain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ExplainRequest {
     /// Only this argument, or this lane or element of it.
     pub wrt: Option<(usize, Option<usize>)>,
     /// Most instructions to list by contribution.
@@ -67,7 +67,7 @@ pub struct Wanted {
 
 /// A reason in words.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Why {
+pub struct ReasonText {
     /// What kind of reason: a word that does not change.
     pub kind: &'static str,
     /// A sentence, without the place.
@@ -86,7 +86,7 @@ pub struct GradientEntry {
     /// The compiled gradient, where it differs.
     pub compiled: Option<f64>,
     /// Why the gradient is zero, or not there; left out behind the first few hundred that are zero.
-    pub why: Vec<Why>,
+    pub why: Vec<ReasonText>,
 }
 
 /// A term of a cotangent, or several at one instruction.
@@ -140,7 +140,7 @@ pub struct Explanation {
 ///
 /// # Errors
 /// What the tape cannot run.
-pub fn explain(program: &Program, call: &Invocation, wanted: Wanted) -> Result<Explanation, OracleError> {
+pub fn explain(program: &Program, call: &Invocation, wanted: ExplainRequest) -> Result<Explanation, OracleError> {
     let run_as = program;
     let memory = Memory::new(call).map_err(|e| OracleError::NotBegun(e.to_string()))?;
     let args = oracle_args(call, &memory);
@@ -150,7 +150,7 @@ pub fn explain(program: &Program, call: &Invocation, wanted: Wanted) -> Result<E
     let (program, hidden) = (call.interpreted(program), call.hidden());
     let words = Words { program, hidden };
 
-    let Wanted { mode, inline, effort, untracked, .. } = wanted;
+    let ExplainRequest { mode, inline, effort, untracked, .. } = wanted;
     let options = Options { memory: call.memory, mode, inline, effort, untracked, ..Options::default() };
     let compiled = derive(run_as, &call.request(), &options).and_then(|rule| gradient(&rule, call));
     let all = inputs(call);
@@ -234,12 +234,15 @@ impl Words<'_> {
 
     fn constant(&self, input: Input) -> GradientEntry {
         let text = format!("argument {} is constant: nothing is differentiated with respect to it", input.arg);
-        GradientEntry { input, gradient: None, compiled: None, why: vec![Why { kind: "const", text, at: None }] }
+        GradientEntry { input, gradient: None, compiled: None, why: vec![ReasonText { kind: "const", text, at: None }] }
     }
 
-    fn reason(&self, r: &Reason) -> Why {
-        let why =
-            |kind, text: &str, at: Option<InstSite>| Why { kind, text: text.to_owned(), at: at.map(|s| self.place(s)) };
+    fn reason(&self, r: &Reason) -> ReasonText {
+        let why = |kind, text: &str, at: Option<InstSite>| ReasonText {
+            kind,
+            text: text.to_owned(),
+            at: at.map(|s| self.place(s)),
+        };
         match r {
             Reason::Ended { how, at } => {
                 let (kind, text) = match how {

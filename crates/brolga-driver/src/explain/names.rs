@@ -28,7 +28,7 @@ pub(super) struct Names<'a> {
 
 /// A block as the user wrote it.
 #[derive(Clone, Copy)]
-pub(super) struct Written {
+pub(super) struct SourceBlock {
     /// The function in which it was written.
     pub func: FuncKey,
     /// Its name there.
@@ -175,11 +175,11 @@ impl<'a> Names<'a> {
 
     /// A block of the file, by any instruction in it that is the file's; if it can be by one of the
     /// function itself.
-    pub(super) fn written(&self, b: ir::Block) -> Option<Written> {
+    pub(super) fn written(&self, b: ir::Block) -> Option<SourceBlock> {
         let all = self.facts.func().layout.block_insts(b).filter_map(|i| {
             let origin = self.facts.program.origin(self.facts.variant.func, self.facts.original(i));
             let (func, body, first) = self.original(i)?;
-            Some(Written { func, block: body.layout.inst_block(first)?, first, inlined: !origin.calls.is_empty() })
+            Some(SourceBlock { func, block: body.layout.inst_block(first)?, first, inlined: !origin.calls.is_empty() })
         });
         // Of those that are equal the first one.
         all.min_by_key(|w| w.inlined)

@@ -5,7 +5,7 @@
 //!
 //! **Answer.** [`plans`] derives the request and reads that off the derivation's own plan: for each
 //! block what it keeps in the frame, pushes on the tape, holds, knows and computes again, each with
-//! the reverses that read it and the reason ([`Recorded`]). Of a task of a fork it says where
+//! the reverses that read it and the reason ([`RecordedValue`]). Of a task of a fork it says where
 //! cotangents are added ([`Sums`]). Values, instructions and blocks are those of the file, not of
 //! the normalised function (the module `names`).
 //!
@@ -60,18 +60,18 @@ pub struct PlannedBlock {
     /// How often the run entered it; of a block that is `inlined`, by all calls of its function.
     pub times: u64,
     /// What it keeps in the activation frame, once per call.
-    pub keeps: Vec<Recorded>,
+    pub keeps: Vec<RecordedValue>,
     /// What it pushes on the tape, each time.
-    pub pushes: Vec<Recorded>,
+    pub pushes: Vec<RecordedValue>,
     /// Bytes of its own number that it pushes, because its successors must know where they come
     /// from.
     pub number_bytes: u32,
     /// What its reverse has in a variable, set by the reverse of a block behind it.
-    pub holds: Vec<Recorded>,
+    pub holds: Vec<RecordedValue>,
     /// What its reverse knows without a record: behind a loop, what counted its iterations.
-    pub knows: Vec<Recorded>,
+    pub knows: Vec<RecordedValue>,
     /// What its reverse computes again instead.
-    pub recomputes: Vec<Recorded>,
+    pub recomputes: Vec<RecordedValue>,
     /// Whether it belongs to a loop that runs in the reverse half, forwards, and records nothing
     /// for another run.
     pub rerun: bool,
@@ -92,7 +92,7 @@ impl PlannedBlock {
 
 /// A value that the pullback needs.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct RecordedValue {
     /// What it is.
     pub what: String,
     /// Its size.
@@ -176,11 +176,11 @@ impl Describe<'_, '_> {
             let readers = all.iter().flat_map(|&(r, _)| self.readers(r, v)).collect();
             let none = Supply { name: v, source: Source::Frame(slot), way: Way::Frame };
             let why = reason(facts, plan, all.first().map_or(&none, |(_, supply)| supply));
-            Recorded { what: self.what(v), bytes: bytes(v), readers, why }
+            RecordedValue { what: self.what(v), bytes: bytes(v), readers, why }
         });
-        let list = |wanted: fn(&Source) -> bool, size: &dyn Fn(Val) -> u32| -> Vec<Recorded> {
+        let list = |wanted: fn(&Source) -> bool, size: &dyn Fn(Val) -> u32| -> Vec<RecordedValue> {
             let sources = p.sources.iter().filter(|s| wanted(&s.source));
-            let recorded = |supply: &Supply| Recorded {
+            let recorded = |supply: &Supply| RecordedValue {
                 what: self.what(supply.name),
                 bytes: size(supply.name),
                 readers: self.readers(b, supply.name),

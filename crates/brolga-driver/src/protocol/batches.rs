@@ -43,7 +43,7 @@ fn directions(program: &Program, call: &Invocation, [wide, one]: &[Options; 2]) 
         .collect();
     let all = |options: &Options| batch(&derive(program, &call.request(), options)?, call, &directions);
     let singles = |options: &Options| {
-        let one = Fresh::new(program, call, options)?;
+        let one = UnsharedRule::new(program, call, options)?;
         directions.iter().map(|d| tangents(&one.rule()?, call, d)).collect()
     };
     apart("directions", wide, all(wide), singles(one), same_tangents)
@@ -59,21 +59,21 @@ fn seeds(program: &Program, call: &Invocation, [wide, one]: &[Options; 2]) -> Op
     calls[1] = call.clone();
     let all = |options: &Options| gradients(&derive(program, &call.request(), options)?, &calls);
     let singles = |options: &Options| {
-        let one = Fresh::new(program, call, options)?;
+        let one = UnsharedRule::new(program, call, options)?;
         calls.iter().map(|call| gradient(&one.rule()?, call)).collect()
     };
     apart("seeds", wide, all(wide), singles(one), same_outcome)
 }
 
 /// A rule whose data objects are as at the start.
-struct Fresh<'a> {
+struct UnsharedRule<'a> {
     program: &'a Program,
     call: &'a Invocation,
     options: &'a Options,
     shared_rule: brolga::DerivedRule,
 }
 
-impl<'a> Fresh<'a> {
+impl<'a> UnsharedRule<'a> {
     fn new(program: &'a Program, call: &'a Invocation, options: &'a Options) -> Result<Self, Error> {
         Ok(Self { program, call, options, shared_rule: derive(program, &call.request(), options)? })
     }

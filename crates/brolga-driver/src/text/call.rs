@@ -18,7 +18,7 @@
 //!
 //! **Cost.** One walk over the text. A list that repeats a number holds it once, at most 2²⁴ times.
 
-use super::cursor::{Cursor, Parsed, Span, Spanned};
+use super::cursor::{Cursor, ParseResult, Span, Spanned};
 use super::number::ElemType;
 
 /// Most elements that `[x; n]` may ask for: 128 MiB of `f64`.
@@ -85,7 +85,7 @@ pub struct Call {
 }
 
 /// A function's name: `%f`, `f`, `u0:3` or `%u0:3`.
-pub(super) fn name(c: &mut Cursor<'_>) -> Parsed<Spanned<String>> {
+pub(super) fn name(c: &mut Cursor<'_>) -> ParseResult<Spanned<String>> {
     let start = c.at();
     c.eat("%");
     let symbol = c.take_while(|ch| ch.is_ascii_alphanumeric() || matches!(ch, '_' | ':' | '.' | '$'));
@@ -96,7 +96,7 @@ pub(super) fn name(c: &mut Cursor<'_>) -> Parsed<Spanned<String>> {
 }
 
 /// A whole call.
-pub(super) fn call(c: &mut Cursor<'_>) -> Parsed<Call> {
+pub(super) fn call(c: &mut Cursor<'_>) -> ParseResult<Call> {
     let func = name(c)?;
     c.expect("(")?;
     let mut args = Vec::new();
@@ -115,7 +115,7 @@ pub(super) fn call(c: &mut Cursor<'_>) -> Parsed<Call> {
 }
 
 /// One argument.
-pub(crate) fn literal(c: &mut Cursor<'_>) -> Parsed<Literal> {
+pub(crate) fn literal(c: &mut Cursor<'_>) -> ParseResult<Literal> {
     let start = c.at();
     if c.eat("@") {
         let n = c.count()?;
@@ -141,7 +141,7 @@ pub(crate) fn literal(c: &mut Cursor<'_>) -> Parsed<Literal> {
 }
 
 /// A bracketed list of numbers.
-pub(super) fn list(c: &mut Cursor<'_>, elem: Option<ElemType>) -> Parsed<List> {
+pub(super) fn list(c: &mut Cursor<'_>, elem: Option<ElemType>) -> ParseResult<List> {
     let start = c.at();
     c.expect("[")?;
     let mut items = Vec::new();
@@ -179,7 +179,7 @@ pub(super) fn list(c: &mut Cursor<'_>, elem: Option<ElemType>) -> Parsed<List> {
 
 impl Call {
     /// Read a call and nothing else.
-    pub fn parse(text: &str) -> Parsed<Self> {
+    pub fn parse(text: &str) -> ParseResult<Self> {
         let mut c = Cursor::new(text);
         let parsed = call(&mut c)?;
         if c.is_done() { Ok(parsed) } else { Err(c.unexpected("the end of the call")) }

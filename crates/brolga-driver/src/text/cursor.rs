@@ -91,7 +91,7 @@ impl fmt::Display for SyntaxError {
 impl std::error::Error for SyntaxError {}
 
 /// Result of a parser. Errors are boxed: they are rare, and large compared with what is parsed.
-pub type Parsed<T> = Result<T, Box<SyntaxError>>;
+pub type ParseResult<T> = Result<T, Box<SyntaxError>>;
 
 /// A reading position in a text.
 pub struct Cursor<'a> {
@@ -153,7 +153,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consume `token` or complain.
-    pub fn expect(&mut self, token: &str) -> Parsed<()> {
+    pub fn expect(&mut self, token: &str) -> ParseResult<()> {
         if self.eat(token) { Ok(()) } else { Err(self.unexpected(&format!("`{token}`"))) }
     }
 
@@ -172,7 +172,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A number as written: sign, digits, radix point, exponent, or `inf`, `nan:0x1`, `true`.
-    pub fn number(&mut self) -> Parsed<Spanned<String>> {
+    pub fn number(&mut self) -> ParseResult<Spanned<String>> {
         let start = self.at();
         let rest = &self.text[start..];
         let body = rest.strip_prefix(['+', '-']).unwrap_or(rest);
@@ -195,7 +195,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// An unsigned count in decimal.
-    pub fn count(&mut self) -> Parsed<Spanned<usize>> {
+    pub fn count(&mut self) -> ParseResult<Spanned<usize>> {
         let digits = self.take_while(|c| c.is_ascii_digit());
         match digits.node.parse() {
             Ok(node) => Ok(Spanned { node, span: digits.span }),

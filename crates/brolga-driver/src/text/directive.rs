@@ -28,8 +28,8 @@
 use brolga::{ArgActivity, MemoryMode, Stage};
 
 use super::call::{self, Call, List, Literal};
-use super::cursor::{Cursor, Parsed, Spanned};
-use super::inverse::{Undone, undone};
+use super::cursor::{Cursor, ParseResult, Spanned};
+use super::inverse::{UndoneFunction, undone};
 
 /// An expected number, list of numbers, or the absence of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ pub struct InverseLine {
     /// The text after the keyword.
     pub text: String,
     /// The two functions, and the states.
-    pub undone: Undone,
+    pub undone: UndoneFunction,
 }
 
 /// A directive.
@@ -163,7 +163,7 @@ pub enum Directive {
 
 impl Directive {
     /// Read a comment line. `Ok(None)` if it is an ordinary comment.
-    pub fn parse(comment: &str, line: u32) -> Parsed<Option<Self>> {
+    pub fn parse(comment: &str, line: u32) -> ParseResult<Option<Self>> {
         let body = comment.trim().trim_start_matches(';').trim();
         let Some((keyword, rest)) = body.split_once(':') else { return Ok(None) };
         let text = rest.trim();
@@ -182,14 +182,14 @@ impl Directive {
 }
 
 /// A call with clauses, as on the command line.
-pub fn call_with_clauses(text: &str) -> Parsed<(Call, Clauses)> {
+pub fn call_with_clauses(text: &str) -> ParseResult<(Call, Clauses)> {
     let mut c = Cursor::new(text);
     let call = call::call(&mut c)?;
     let clauses = clauses(&mut c)?;
     if c.is_done() { Ok((call, clauses)) } else { Err(c.unexpected("a clause or the end of the call")) }
 }
 
-fn grad(c: &mut Cursor<'_>, line: u32) -> Parsed<GradLine> {
+fn grad(c: &mut Cursor<'_>, line: u32) -> ParseResult<GradLine> {
     let call = call::call(c)?;
     let clauses = clauses(c)?;
     if !c.eat("==") {
@@ -199,7 +199,7 @@ fn grad(c: &mut Cursor<'_>, line: u32) -> Parsed<GradLine> {
     Ok(GradLine { line, text: c.text().to_owned(), call, clauses, expected })
 }
 
-fn trap(c: &mut Cursor<'_>, line: u32) -> Parsed<TrapLine> {
+fn trap(c: &mut Cursor<'_>, line: u32) -> ParseResult<TrapLine> {
     let call = call::call(c)?;
     let clauses = clauses(c)?;
     let code = c.word();
@@ -209,7 +209,7 @@ fn trap(c: &mut Cursor<'_>, line: u32) -> Parsed<TrapLine> {
     Ok(TrapLine { line, text: c.text().to_owned(), call, clauses, code: code.node.to_owned() })
 }
 
-fn error(c: &mut Cursor<'_>, line: u32) -> Parsed<ErrorLine> {
+fn error(c: &mut Cursor<'_>, line: u32) -> ParseResult<ErrorLine> {
     let func = call::name(c)?;
     let call = if c.peek() == Some('(') {
         let mut lookahead = Cursor::new(c.text());
@@ -225,7 +225,7 @@ fn error(c: &mut Cursor<'_>, line: u32) -> Parsed<ErrorLine> {
     Ok(ErrorLine { line, text: c.text().to_owned(), func, call, clauses, code })
 }
 
-fn data(c: &mut Cursor<'_>, line: u32) -> Parsed<DataLine> {
+fn data(c: &mut Cursor<'_>, line: u32) -> ParseResult<DataLine> {
     let symbol = call::name(c)?;
     c.expect("=")?;
     let contents = match call::literal(c)? {
@@ -236,7 +236,7 @@ fn data(c: &mut Cursor<'_>, line: u32) -> Parsed<DataLine> {
     Ok(DataLine { line, text: c.text().to_owned(), symbol, contents, writable })
 }
 
-fn bless(c: &mut Cursor<'_>) -> Parsed<Vec<Stage>> {
+fn bless(c: &mut Cursor<'_>) -> ParseResult<Vec<Stage>> {
     let mut stages = Vec::new();
     loop {
         let word = c.take_while(|ch| ch.is_ascii_alphanumeric() || ch == '-');
@@ -255,7 +255,7 @@ fn bless(c: &mut Cursor<'_>) -> Parsed<Vec<Stage>> {
     }
 }
 
-fn clauses(c: &mut Cursor<'_>) -> Parsed<Clauses> {
+fn clauses(c: &mut Cursor<'_>) -> ParseResult<Clauses> {
     let mut out = Clauses::default();
     loop {
         let start = c.at();
@@ -307,7 +307,7 @@ fn clauses(c: &mut Cursor<'_>) -> Parsed<Clauses> {
 }
 
 /// `0, 2`.
-fn numbers(c: &mut Cursor<'_>) -> Parsed<Vec<Spanned<usize>>> {
+fn numbers(c: &mut Cursor<'_>) -> ParseResult<Vec<Spanned<usize>>> {
     let mut list = Vec::new();
     loop {
         let n = c.number()?;
@@ -322,7 +322,7 @@ fn numbers(c: &mut Cursor<'_>) -> Parsed<Vec<Spanned<usize>>> {
 }
 
 /// `active, const`.
-pub fn activities(c: &mut Cursor<'_>) -> Parsed<Spanned<Vec<ArgActivity>>> {
+pub fn activities(c: &mut Cursor<'_>) -> ParseResult<Spanned<Vec<ArgActivity>>> {
     let start = c.at();
     let mut node = Vec::new();
     loop {
@@ -344,7 +344,7 @@ pub fn activities(c: &mut Cursor<'_>) -> Parsed<Spanned<Vec<ArgActivity>>> {
 }
 
 /// `1.0, [1.0 0.0]`.
-fn seeds(c: &mut Cursor<'_>) -> Parsed<Spanned<Vec<Literal>>> {
+fn seeds(c: &mut Cursor<'_>) -> ParseResult<Spanned<Vec<Literal>>> {
     let start = c.at();
     let mut node = Vec::new();
     loop {
@@ -358,7 +358,7 @@ fn seeds(c: &mut Cursor<'_>) -> Parsed<Spanned<Vec<Literal>>> {
 }
 
 /// `1=[0.5, 0.5]`.
-fn shadow(c: &mut Cursor<'_>) -> Parsed<(Spanned<usize>, List)> {
+fn shadow(c: &mut Cursor<'_>) -> ParseResult<(Spanned<usize>, List)> {
     let arg = c.count()?;
     c.expect("=")?;
     match call::literal(c)? {
@@ -371,11 +371,11 @@ fn shadow(c: &mut Cursor<'_>) -> Parsed<(Spanned<usize>, List)> {
 /// better messages.
 const MAX_DEPTH: usize = 4;
 
-fn expect_list(c: &mut Cursor<'_>) -> Parsed<Vec<Expect>> {
+fn expect_list(c: &mut Cursor<'_>) -> ParseResult<Vec<Expect>> {
     nested_list(c, MAX_DEPTH)
 }
 
-fn nested_list(c: &mut Cursor<'_>, depth: usize) -> Parsed<Vec<Expect>> {
+fn nested_list(c: &mut Cursor<'_>, depth: usize) -> ParseResult<Vec<Expect>> {
     let start = c.at();
     if depth == 0 {
         return Err(c.unexpected("a number: no list is nested as deep as this"));
@@ -393,7 +393,7 @@ fn nested_list(c: &mut Cursor<'_>, depth: usize) -> Parsed<Vec<Expect>> {
     Ok(items)
 }
 
-fn expect(c: &mut Cursor<'_>, depth: usize) -> Parsed<Expect> {
+fn expect(c: &mut Cursor<'_>, depth: usize) -> ParseResult<Expect> {
     if c.peek() == Some('[') {
         return Ok(Expect::List(nested_list(c, depth)?));
     }

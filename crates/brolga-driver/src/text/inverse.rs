@@ -6,18 +6,18 @@
 //! **Answer.** First come the function and what undoes it, which is derived if the text does not
 //! name it. Then come the states that both change: the number of the parameter that points there,
 //! and how many bytes, or the parameter that says how many, or how many elements of so many bytes:
-//! `0:v1*8`. The result is an [`Undone`]; types are not known here.
+//! `0:v1*8`. The result is an [`UndoneFunction`]; types are not known here.
 //!
 //! **Cost.** One walk over the text.
 
 use brolga::StateLength;
 
 use super::call::name;
-use super::cursor::{Cursor, Parsed, Spanned};
+use super::cursor::{Cursor, ParseResult, Spanned};
 
 /// A function that another one undoes, and the states.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Undone {
+pub struct UndoneFunction {
     /// The function.
     pub function: Spanned<String>,
     /// What undoes it, unless that is derived.
@@ -28,7 +28,7 @@ pub struct Undone {
 
 const HELP: &str = "write f=f_inverse,0:24: parameter 0 points at a state of 24 bytes";
 
-impl Undone {
+impl UndoneFunction {
     /// The symbol of what undoes it.
     pub fn undoes(&self) -> String {
         self.inverse.clone().unwrap_or_else(|| format!("{}__inverse", self.function.node))
@@ -38,7 +38,7 @@ impl Undone {
     ///
     /// # Errors
     /// What cannot be read.
-    pub fn parse(text: &str) -> Parsed<Self> {
+    pub fn parse(text: &str) -> ParseResult<Self> {
         let mut c = Cursor::new(text);
         let found = undone(&mut c)?;
         if c.is_done() { Ok(found) } else { Err(c.unexpected("`,` or the end of the text").help(HELP)) }
@@ -46,12 +46,12 @@ impl Undone {
 }
 
 /// Bytes of an element of a state.
-fn element(c: &mut Cursor<'_>) -> Parsed<u32> {
+fn element(c: &mut Cursor<'_>) -> ParseResult<u32> {
     let bytes = c.count().map_err(|e| e.help(HELP))?;
     u32::try_from(bytes.node).map_err(|_| c.error(bytes.span, "that is more than there can be"))
 }
 
-pub(super) fn undone(c: &mut Cursor<'_>) -> Parsed<Undone> {
+pub(super) fn undone(c: &mut Cursor<'_>) -> ParseResult<UndoneFunction> {
     let function = name(c)?;
     let inverse = if c.eat("=") { Some(name(c)?.node) } else { None };
     let mut state = Vec::new();
@@ -73,5 +73,5 @@ pub(super) fn undone(c: &mut Cursor<'_>) -> Parsed<Undone> {
     if state.is_empty() {
         return Err(c.unexpected("`,` and the states").help(HELP));
     }
-    Ok(Undone { function, inverse, state })
+    Ok(UndoneFunction { function, inverse, state })
 }

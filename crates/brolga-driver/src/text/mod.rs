@@ -21,5 +21,5 @@ pub mod number;
 pub use call::{Call, List, Literal};
 pub use cursor::{Span, Spanned, SyntaxError};
 pub use directive::{Clauses, DataLine, Directive, ErrorLine, Expect, GradLine, InverseLine, TrapLine};
-pub use inverse::Undone;
+pub use inverse::UndoneFunction;
 pub use number::ElemType;

@@ -20,7 +20,7 @@
 use cranelift_codegen::ir::{self, InstBuilder, types};
 use cranelift_frontend::FunctionBuilder;
 
-use super::context::{LowerCx, Repeated};
+use super::context::{LowerCx, ReusedOp};
 use super::segment;
 use crate::inst::ShadowPlace;
 
@@ -39,7 +39,7 @@ impl LowerCx<'_> {
         if width == 1 {
             return address;
         }
-        *self.known.entry((Repeated::Scaled, address, None)).or_insert_with(|| match width.count_ones() {
+        *self.known.entry((ReusedOp::Scaled, address, None)).or_insert_with(|| match width.count_ones() {
             1 => b.ins().ishl_imm_u(address, i64::from(width.trailing_zeros())),
             _ => b.ins().imul_imm_s(address, width),
         })
@@ -64,7 +64,7 @@ impl LowerCx<'_> {
             return (s, off);
         }
         let field = if field == segment::SINK { segment::WIDE_SINK } else { segment::WIDE_ZEROS };
-        let key = (Repeated::ShadowOr(field, wide_off), s, Some(d));
+        let key = (ReusedOp::ShadowOr(field, wide_off), s, Some(d));
         if let Some(&at) = self.known.get(&key) {
             return (at, off);
         }

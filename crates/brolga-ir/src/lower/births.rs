@@ -52,7 +52,7 @@ pub(super) enum CotangentUse {
 
 /// That something is done to a cotangent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
+pub(super) struct CotangentEvent {
     /// Whose cotangent.
     pub value: ir::Value,
     /// In which block, by its position.
@@ -101,7 +101,7 @@ impl<'a> Flow<'a> {
 /// variable that is needed.
 pub(super) fn births(
     flow: &Flow<'_>,
-    asks: &[Ask],
+    asks: &[CotangentEvent],
     shared: impl Fn(ir::Value) -> bool,
     ty: impl Fn(ir::Value) -> Type,
 ) -> (Vec<Birth>, Vec<Type>) {
@@ -113,7 +113,7 @@ const STEPS: usize = 32;
 
 fn within(
     Flow { edges, place, last, cyclic, tree }: &Flow<'_>,
-    asks: &[Ask],
+    asks: &[CotangentEvent],
     shared: impl Fn(ir::Value) -> bool,
     ty: impl Fn(ir::Value) -> Type,
     steps: usize,
@@ -126,7 +126,7 @@ fn within(
     }
     asks.sort_by_key(|a| a.value);
     let n = cyclic.len();
-    let mut alive = Alive { preds: None, found: vec![0; n], round: 0, work: vec![], left: steps };
+    let mut alive = CotangentLiveness { preds: None, found: vec![0; n], round: 0, work: vec![], left: steps };
     let mut spans: Vec<Span> = Vec::new();
     for asks in asks.chunk_by(|a, b| a.value == b.value) {
         let value = asks[0].value;
@@ -174,7 +174,7 @@ struct Span {
 }
 
 /// Where a cotangent is alive.
-struct Alive {
+struct CotangentLiveness {
     preds: Option<Edges>,
     /// For each block the last round in which one was found to be alive at its start.
     found: Vec<u32>,
@@ -184,10 +184,15 @@ struct Alive {
     left: usize,
 }
 
-impl Alive {
+impl CotangentLiveness {
     /// The first and the last place of all blocks in which a cotangent is alive or asked for. None
     /// if it is alive at the entry, or that takes too long to find out.
-    fn span(&mut self, asks: &[Ask], place: &[usize], preds: impl FnOnce() -> Edges) -> Option<(usize, usize)> {
+    fn span(
+        &mut self,
+        asks: &[CotangentEvent],
+        place: &[usize],
+        preds: impl FnOnce() -> Edges,
+    ) -> Option<(usize, usize)> {
         let preds = self.preds.get_or_insert_with(preds);
         self.round += 1;
         self.work.clear();
@@ -319,7 +324,7 @@ pub(in crate::lower) mod tests {
 
     /// What a run has in a variable: whose it is, and whether that may be something other than
     /// zero.
-    type Has = Option<(ir::Value, bool)>;
+    type VariableContents = Option<(ir::Value, bool)>;
 
     /// A query finds what is its own, and what would be there in a variable of its own, wherever a
     /// run comes from.
@@ -336,7 +341,7 @@ pub(in crate::lower) mod tests {
             };
             let edges: Vec<Vec<usize>> = (0..n).map(|b| edges(b, &mut random)).collect();
             let values = 1 + random(6) as u32;
-            let mut asks: Vec<Ask> = Vec::new();
+            let mut asks: Vec<CotangentEvent> = Vec::new();
             for value in (0..values).map(ir::Value::from_u32) {
                 let near = random(n);
                 for what in [CotangentUse::Zero, CotangentUse::Add, CotangentUse::Add, CotangentUse::Take]
@@ -344,7 +349,7 @@ pub(in crate::lower) mod tests {
                     .skip(random(3))
                 {
                     let block = (near + random(3)).min(n - 1) as u32;
-                    asks.push(Ask { value, block, what });
+                    asks.push(CotangentEvent { value, block, what });
                 }
             }
             asks.sort_by_key(|a| a.block);
@@ -358,14 +363,14 @@ pub(in crate::lower) mod tests {
             // A variable, and beside it one of its own for one of those that share it, which is
             // zero from the entry on.
             for (x, watched) in births.iter().map(|birth| (birth.variable, birth.value)) {
-                let mut seen: Vec<Vec<(Has, bool)>> = vec![vec![]; n];
+                let mut seen: Vec<Vec<(VariableContents, bool)>> = vec![vec![]; n];
                 let mut work = vec![(0, (None, false))];
                 while let Some((b, state)) = work.pop() {
                     if seen[b].contains(&state) {
                         continue;
                     }
                     seen[b].push(state);
-                    let (mut has, mut other): (Has, bool) = state;
+                    let (mut has, mut other): (VariableContents, bool) = state;
                     for birth in births.iter().filter(|birth| birth.block == Some(b) && birth.variable == x) {
                         assert!(birth.value != watched || !other, "block {b} of {}", told());
                         has = Some((birth.value, false));
@@ -403,7 +408,7 @@ pub(in crate::lower) mod tests {
             let edges: Vec<Vec<usize>> = edges.chain([vec![]]).collect();
             let values = (0..9_999).map(|k| (ir::Value::from_u32(k), 3 * k));
             let asks = values.flat_map(|(value, b)| {
-                let ask = |block, what| Ask { value, block, what };
+                let ask = |block, what| CotangentEvent { value, block, what };
                 let all = [ask(b, CotangentUse::Zero), ask(b, CotangentUse::Add), ask(b + 3, CotangentUse::Take)];
                 all.into_iter().filter(move |a| zeros || a.what != CotangentUse::Zero)
             });

@@ -5,7 +5,7 @@
 //! twice in a block?
 //!
 //! **Answer.** Local value numbering: what a block computes is kept by operation and operands
-//! ([`Repeated`]) until the block ends.
+//! ([`ReusedOp`]) until the block ends.
 //!
 //! ```text
 //! x * x, both cotangents      v7 = fmul v6, v1      ;; x̄ += v7, x̄ += v7: the second is found
@@ -28,7 +28,7 @@ use super::copy::{Copier, Imported};
 use super::env::{CHECK_SRCLOC, LowerEnv, Shadows, tape_flags};
 use super::frame::FrameHome;
 use super::named::Named;
-use super::seen::{Cotangent, Seen, Variables};
+use super::seen::{Cotangent, GraphNeeds, Variables};
 use super::typed::Channel;
 use crate::block::Target;
 use crate::inst::{Arith, FrameSlot, Sum, Val};
@@ -37,7 +37,7 @@ use crate::map::{HashMap, IndexMap};
 /// Operations that rules ask for again with the same operands: both factors of a square have the
 /// same cotangent, and products with one cotangent share its mask.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Repeated {
+pub(super) enum ReusedOp {
     NonZero,
     KeepWhere,
     Fmul,
@@ -50,13 +50,13 @@ pub(super) enum Repeated {
     ShadowOr(i32, i64),
 }
 
-impl Repeated {
+impl ReusedOp {
     pub(super) fn of(op: &Arith) -> Option<Self> {
         match op {
-            Arith::NonZero => Some(Repeated::NonZero),
-            Arith::KeepWhere => Some(Repeated::KeepWhere),
-            Arith::Fmul => Some(Repeated::Fmul),
-            Arith::Fdiv => Some(Repeated::Fdiv),
+            Arith::NonZero => Some(ReusedOp::NonZero),
+            Arith::KeepWhere => Some(ReusedOp::KeepWhere),
+            Arith::Fmul => Some(ReusedOp::Fmul),
+            Arith::Fdiv => Some(ReusedOp::Fdiv),
             _ => None,
         }
     }
@@ -119,7 +119,7 @@ pub(super) struct LowerCx<'a> {
     /// for one addition an iteration, not for all of them.
     pub(super) sums: IndexMap<ir::Value, ir::Value>,
     /// Products, quotients, masks and addresses of the present block, by what they are made of.
-    pub(super) known: HashMap<(Repeated, ir::Value, Option<ir::Value>), ir::Value>,
+    pub(super) known: HashMap<(ReusedOp, ir::Value, Option<ir::Value>), ir::Value>,
     /// Constants of the entry block, by type and bits, if there is to be little code: who compiles
     /// makes one anew wherever it is used.
     pub(super) constants: HashMap<(Type, u64), ir::Value>,
@@ -169,7 +169,7 @@ pub(super) struct LowerCx<'a> {
 
 impl<'a> LowerCx<'a> {
     /// Nothing is lowered yet.
-    pub(super) fn new(env: LowerEnv<'a>, seen: &Seen) -> Self {
+    pub(super) fn new(env: LowerEnv<'a>, seen: &GraphNeeds) -> Self {
         let records = if env.typed.is_some() { seen.records } else { seen.uses_tape };
         let uses_tape = records || env.frame.is_some_and(|f| f.home == FrameHome::Tape);
         LowerCx {

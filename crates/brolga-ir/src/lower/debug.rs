@@ -61,7 +61,7 @@ pub mod answer {
 
 /// What an access means, if there is no shadow behind it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Missing {
+pub(super) enum MissingShadow {
     /// A derivative is lost if the memory has a shadow under another pointer.
     Loses,
     /// Nothing that we can tell.
@@ -73,7 +73,7 @@ pub(super) enum Missing {
 struct AccessChecks {
     /// The pointer comes from a parameter, so it must stay in the buffer that was declared for it.
     ours: bool,
-    missing: Missing,
+    missing: MissingShadow,
 }
 
 /// How many bytes are written.
@@ -209,7 +209,7 @@ impl LowerCx<'_> {
         b: &mut FunctionBuilder<'_>,
         place: ShadowPlace,
         bytes: u32,
-        missing: Missing,
+        missing: MissingShadow,
         at: Option<ir::Inst>,
     ) {
         if self.env.debug {
@@ -257,7 +257,7 @@ impl LowerCx<'_> {
         let checks = [
             (answer::SHADOW_ALIASES_PRIMAL, Check::ShadowAliasesPrimal, true),
             (answer::SHADOW_BOUNDS, Check::ShadowBounds, asked.ours),
-            (answer::CONST_ALIAS, Check::ConstAlias, asked.missing == Missing::Loses),
+            (answer::CONST_ALIAS, Check::ConstAlias, asked.missing == MissingShadow::Loses),
         ];
         for (bit, check, wanted) in checks {
             if wanted {
@@ -281,7 +281,7 @@ impl LowerCx<'_> {
         }
         let ours = |i: usize| names[i].is_some_and(|n| self.is_of_parameter(n));
         let ours: Vec<bool> = (0..names.len()).map(ours).collect();
-        let missing = if self.forward { Missing::Nothing } else { Missing::Loses };
+        let missing = if self.forward { MissingShadow::Nothing } else { MissingShadow::Loses };
         // Some are given the segment first.
         let first = usize::from(matches!(symbol, "brolga_move_rev" | "brolga_clear"));
         let ours = &ours[first..];

@@ -27,12 +27,12 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, TrapCode, Type, typ
 use cranelift_frontend::FunctionBuilder;
 
 use super::calls::CallInst;
-use super::context::{LowerCx, Repeated};
-use super::debug::Missing;
+use super::context::{LowerCx, ReusedOp};
+use super::debug::MissingShadow;
 use super::typed::{Channel, shadow_of_data};
 use super::{ops, segment};
 use crate::DataKey;
-use crate::inst::{AdInst, AdOp, Asks, Check, ShadowPlace, Shape, Val};
+use crate::inst::{AdInst, AdOp, Check, ClearQuery, ShadowPlace, Shape, Val};
 
 /// Bytes of a field of the segment that stands for a shadow.
 const FIELD: i32 = 64;
@@ -53,7 +53,7 @@ impl LowerCx<'_> {
     pub(super) fn shadow_of(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace) -> (ir::Value, ir::Value) {
         let (a, d) = (self.get(place.addr), self.get(place.delta));
         let scaled = self.scaled(b, a);
-        let s = *self.known.entry((Repeated::Shadow, a, Some(d))).or_insert_with(|| {
+        let s = *self.known.entry((ReusedOp::Shadow, a, Some(d))).or_insert_with(|| {
             let s = b.ins().iadd(scaled, d);
             self.shadows.push(s);
             s
@@ -259,7 +259,7 @@ impl LowerCx<'_> {
 
     /// The delta of a pointer that was loaded, from the shadow of where it lay.
     fn load_delta(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, loaded: Val, inst: &AdInst) {
-        self.check_access(b, place, 8, Missing::Nothing, inst.at);
+        self.check_access(b, place, 8, MissingShadow::Nothing, inst.at);
         let at = self.shadow_or(b, place, (segment::ZEROS, Channel::Addresses));
         let s = b.ins().load(types::I64, MemFlagsData::new(), at.0, at.1);
         self.in_shadows.all.extend(b.func.dfg.value_def(s).inst());
@@ -288,7 +288,7 @@ impl LowerCx<'_> {
         vdelta: Option<Val>,
         inst: Option<ir::Inst>,
     ) {
-        self.check_access(b, place, 8, Missing::Nothing, inst);
+        self.check_access(b, place, 8, MissingShadow::Nothing, inst);
         let at = self.shadow_or(b, place, (segment::SINK, Channel::Addresses));
         let mut s = self.get(value);
         s = self.scaled(b, s);
@@ -310,7 +310,7 @@ impl LowerCx<'_> {
         fresh: bool,
         inst: Option<ir::Inst>,
     ) {
-        self.check_access(b, place, shape.bytes(), Missing::Loses, inst);
+        self.check_access(b, place, shape.bytes(), MissingShadow::Loses, inst);
         let at = self.shadow_or(b, place, (segment::SINK, Channel::of(shape.ty(), false)));
         if self.env.strand {
             self.check_alignment(b, at, shape, inst);
@@ -360,7 +360,7 @@ impl LowerCx<'_> {
 
     /// Read a cotangent from a shadow, which is zero from then on if it `takes`.
     fn read_mem(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, shape: Shape, takes: bool, inst: &AdInst) {
-        self.check_access(b, place, shape.bytes(), Missing::Loses, inst.at);
+        self.check_access(b, place, shape.bytes(), MissingShadow::Loses, inst.at);
         let size = self.settled_size(shape, inst.at);
         self.settle(b, place, (shape.bytes(), size), inst.at);
         let at = self.shadow_or(b, place, (segment::ZEROS, Channel::of(shape.ty(), false)));
@@ -374,7 +374,7 @@ impl LowerCx<'_> {
 
     /// Read a tangent.
     fn load_tangent(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, ty: Type, inst: &AdInst) {
-        self.check_access(b, place, ty.bytes(), Missing::Loses, inst.at);
+        self.check_access(b, place, ty.bytes(), MissingShadow::Loses, inst.at);
         let at = self.shadow_or(b, place, (segment::ZEROS, Channel::of(ty, false)));
         let x = b.ins().load(ty, MemFlagsData::new(), at.0, at.1);
         let load = b.func.dfg.value_def(x).inst().expect("it is loaded");
@@ -386,7 +386,7 @@ impl LowerCx<'_> {
     fn store_tangent(&mut self, b: &mut FunctionBuilder<'_>, place: ShadowPlace, value: Val, inst: Option<ir::Inst>) {
         let value = self.get(value);
         let bytes = b.func.dfg.value_type(value).bytes();
-        self.check_access(b, place, bytes, Missing::Loses, inst);
+        self.check_access(b, place, bytes, MissingShadow::Loses, inst);
         let kind = Channel::of(b.func.dfg.value_type(value), false);
         let at = self.shadow_or(b, place, (segment::SINK, kind));
         let store = b.ins().store(MemFlagsData::new(), value, at.0, at.1);
@@ -409,11 +409,11 @@ impl LowerCx<'_> {
         b: &mut FunctionBuilder<'_>,
         place: ShadowPlace,
         bytes: u32,
-        asks: Asks,
+        asks: ClearQuery,
         inst: Option<ir::Inst>,
     ) {
-        self.check_access(b, place, bytes, Missing::Loses, inst);
-        let (stored, checked) = (self.settled_integer(asks), matches!(asks, Asks::Zero | Asks::Bits));
+        self.check_access(b, place, bytes, MissingShadow::Loses, inst);
+        let (stored, checked) = (self.settled_integer(asks), matches!(asks, ClearQuery::Zero | ClearQuery::Bits));
         self.settle(b, place, (bytes, stored), inst);
         let bytes = self.widened(bytes);
         let (at, from) = match i32::try_from(bytes).ok().and_then(|n| place.off.checked_add(n)) {
@@ -427,10 +427,10 @@ impl LowerCx<'_> {
             self.ask_shadow(b, TypedAddress { addr: word, off: 0, ty: types::I32 }, asks, inst);
         }
         let asked = match asks {
-            Asks::Nothing => false,
+            ClearQuery::Nothing => false,
             // Where cotangents may wait, a demand does.
-            Asks::Known => self.env.numbers && !self.env.waits,
-            Asks::Zero | Asks::Bits => !part,
+            ClearQuery::Known => self.env.numbers && !self.env.waits,
+            ClearQuery::Zero | ClearQuery::Bits => !part,
         };
         for (o, ty) in pieces(bytes).into_iter().map(|(o, ty)| (from + o, ty)) {
             if asked {
@@ -451,17 +451,17 @@ impl LowerCx<'_> {
         &mut self,
         b: &mut FunctionBuilder<'_>,
         TypedAddress { addr, off, ty }: TypedAddress,
-        asks: Asks,
+        asks: ClearQuery,
         inst: Option<ir::Inst>,
     ) {
         let halves: &[(i32, Type)] = if ty == types::I128 { &[(0, types::I64), (8, types::I64)] } else { &[(0, ty)] };
         for &(o, t) in halves {
             let mut x = b.ins().load(t, MemFlagsData::new(), addr, off + o);
             self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
-            if asks != Asks::Bits {
+            if asks != ClearQuery::Bits {
                 x = self.without_poison(b, x, t);
             }
-            if asks == Asks::Known {
+            if asks == ClearQuery::Known {
                 continue;
             }
             if t.bytes() >= 4 {

@@ -35,8 +35,8 @@ use crate::graph::Edges;
 use crate::inst::{AdInst, AdOp, Arith};
 use births::Flow;
 use buffers::Buffers;
-use context::{LowerCx, Repeated, SlotHome};
-use seen::{Cotangent, FrameRead, Seen};
+use context::{LowerCx, ReusedOp, SlotHome};
+use seen::{Cotangent, FrameRead, GraphNeeds};
 
 mod batch;
 mod births;
@@ -96,7 +96,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     // Laid out as the graph is, in whatever order they are filled.
     graph.blocks.keys().for_each(|id| b.func.layout.append_block(blocks[id]));
     let target = env.target;
-    let seen = Seen::in_graph(graph, env.primal.dfg.num_values());
+    let seen = GraphNeeds::in_graph(graph, env.primal.dfg.num_values());
     let mut cx = LowerCx::new(env, &seen);
     let mut scope = None;
     let mut begins = HashMap::default();
@@ -222,7 +222,7 @@ impl LowerCx<'_> {
         &mut self,
         b: &mut FunctionBuilder<'_>,
         edges: &Edges,
-        seen: &Seen,
+        seen: &GraphNeeds,
     ) -> HashMap<usize, Vec<(Variable, ir::Value)>> {
         if let Some(seg) = self.env.seg {
             self.seg_value = Some(self.get(seg));
@@ -334,7 +334,7 @@ impl LowerCx<'_> {
             }
             AdOp::Arith(op, args, ty) => {
                 let args: SmallVec<[ir::Value; 4]> = args.iter().map(|&a| self.get(a)).collect();
-                let key = Repeated::of(op).map(|op| (op, args[0], args.get(1).copied()));
+                let key = ReusedOp::of(op).map(|op| (op, args[0], args.get(1).copied()));
                 let known = key.and_then(|key| self.known.get(&key).copied());
                 let r = known.unwrap_or_else(|| ops::arith(self, b, op, &args, *ty));
                 if let Some(key) = key {

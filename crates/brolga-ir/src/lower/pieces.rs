@@ -22,8 +22,8 @@ use smallvec::SmallVec;
 use super::context::LowerCx;
 use super::typed::Channel;
 use super::{ops, segment};
-use crate::inst::{AdInst, AdOp, Asks, Check, FragmentOp, ShadowPlace, Shape, Val};
-use crate::lower::debug::Missing;
+use crate::inst::{AdInst, AdOp, Check, ClearQuery, FragmentOp, ShadowPlace, Shape, Val};
+use crate::lower::debug::MissingShadow;
 
 /// Most places that are settled at once: their addresses are all there by then.
 const MOST_SETTLED: usize = 64;
@@ -80,13 +80,13 @@ impl LowerCx<'_> {
 
     /// What is said of an integer that was stored, in place of a size: 0 of a constant, and else
     /// whether loads that it may have been computed from ask for what was demanded of it.
-    pub(super) fn settled_integer(&self, asks: Asks) -> i32 {
+    pub(super) fn settled_integer(&self, asks: ClearQuery) -> i32 {
         let standalone = self.env.standalone.is_some();
         match asks {
-            Asks::Known if self.env.numbers && !standalone => -3,
-            Asks::Nothing | Asks::Known => 0,
-            Asks::Zero if self.env.numbers || standalone => -1,
-            Asks::Zero | Asks::Bits => -2,
+            ClearQuery::Known if self.env.numbers && !standalone => -3,
+            ClearQuery::Nothing | ClearQuery::Known => 0,
+            ClearQuery::Zero if self.env.numbers || standalone => -1,
+            ClearQuery::Zero | ClearQuery::Bits => -2,
         }
     }
 
@@ -200,7 +200,7 @@ impl LowerCx<'_> {
         match inst.op {
             AdOp::TakeMem { place, shape } => {
                 let n = shape.bytes();
-                self.check_access(b, place, n, Missing::Loses, inst.at);
+                self.check_access(b, place, n, MissingShadow::Loses, inst.at);
                 let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
                 let any = self.anything(b, at, n);
                 let none = self.zero(b, shape.ty());
@@ -217,7 +217,7 @@ impl LowerCx<'_> {
                 self.name(inst.defs[0].0, taken.expect("there is one"));
             }
             AdOp::AddMem { place, by, shape: Shape::Demand { n }, .. } => {
-                self.check_access(b, place, n.into(), Missing::Loses, inst.at);
+                self.check_access(b, place, n.into(), MissingShadow::Loses, inst.at);
                 let demand = self.get(by);
                 self.rarely(b, demand, None, |cx, b| {
                     let args = cx.place(b, place, n.into());
@@ -225,7 +225,7 @@ impl LowerCx<'_> {
                 });
             }
             AdOp::AddMem { place, by, shape: Shape::Bytes { n, of }, .. } => {
-                self.check_access(b, place, n.into(), Missing::Loses, inst.at);
+                self.check_access(b, place, n.into(), MissingShadow::Loses, inst.at);
                 let ticket = self.get(by);
                 self.rarely(b, ticket, None, |cx, b| {
                     let [seg, p, d, n] = cx.place(b, place, n.into());
@@ -378,7 +378,7 @@ impl LowerCx<'_> {
         (n, elem): (u32, u8),
         inst: Option<ir::Inst>,
     ) {
-        self.check_access(b, place, n, Missing::Loses, inst);
+        self.check_access(b, place, n, MissingShadow::Loses, inst);
         let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
         let any = self.anything(b, at, n);
         self.rarely(b, any, None, |cx, b| {

@@ -17,7 +17,7 @@ use cranelift_frontend::FunctionBuilder;
 use super::context::LowerCx;
 use super::segment;
 use super::typed::Channel;
-use crate::inst::{Asks, ShadowPlace, Val};
+use crate::inst::{ClearQuery, ShadowPlace, Val};
 
 /// Bytes of the least float.
 const SINGLE: u32 = 4;
@@ -72,9 +72,9 @@ impl LowerCx<'_> {
         &mut self,
         b: &mut FunctionBuilder<'_>,
         place: ShadowPlace,
-        (bytes, asks): (u32, Asks),
+        (bytes, asks): (u32, ClearQuery),
     ) {
-        if asks == Asks::Known && self.env.numbers && self.env.standalone.is_none() {
+        if asks == ClearQuery::Known && self.env.numbers && self.env.standalone.is_none() {
             let any = self.waiting(b);
             self.rarely(b, any, None, |cx, b| {
                 let args = cx.place(b, place, bytes);

@@ -15,7 +15,7 @@ use cranelift_codegen::packed_option::PackedOption;
 use cranelift_entity::SecondaryMap;
 use cranelift_frontend::Variable;
 
-use super::births::{Ask, CotangentUse, Flow};
+use super::births::{CotangentEvent, CotangentUse, Flow};
 use crate::block::CfgBlocks;
 use crate::inst::{AdOp, FrameSlot, Sum, Tape, Val};
 use crate::map::one_each;
@@ -37,10 +37,10 @@ pub(super) enum Cotangent {
 
 /// What a graph asks for, before it is lowered.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct GraphNeeds {
     pub cts: SecondaryMap<ir::Value, Cotangent>,
     /// What asks for cotangents.
-    pub asks: Vec<Ask>,
+    pub asks: Vec<CotangentEvent>,
     /// Primal values that are watched, and the sums that they are added to.
     pub watched: Vec<(ir::Value, Sum)>,
     /// Whether there are flags that are watched.
@@ -71,17 +71,23 @@ pub(super) enum FrameRead {
     Held(Val),
 }
 
-impl Seen {
+impl GraphNeeds {
     /// Look at a graph; the primal has so many values.
     pub(super) fn in_graph(graph: &CfgBlocks, values: usize) -> Self {
-        let mut seen = Seen { cts: one_each(values), ..Seen::default() };
+        let mut seen = GraphNeeds { cts: one_each(values), ..GraphNeeds::default() };
         for (n, block) in (0..).zip(graph.blocks.values()) {
             for inst in block.insts.values() {
                 let ty = inst.defs.first().map(|d| d.1);
                 match (&inst.op, ty) {
-                    (AdOp::ZeroCt(v), _) => seen.asked(Ask { value: *v, block: n, what: CotangentUse::Zero }),
-                    (AdOp::TakeCt(v), _) => seen.asked(Ask { value: *v, block: n, what: CotangentUse::Take }),
-                    (AdOp::AddCt(v, _), _) => seen.asked(Ask { value: *v, block: n, what: CotangentUse::Add }),
+                    (AdOp::ZeroCt(v), _) => {
+                        seen.asked(CotangentEvent { value: *v, block: n, what: CotangentUse::Zero })
+                    }
+                    (AdOp::TakeCt(v), _) => {
+                        seen.asked(CotangentEvent { value: *v, block: n, what: CotangentUse::Take })
+                    }
+                    (AdOp::AddCt(v, _), _) => {
+                        seen.asked(CotangentEvent { value: *v, block: n, what: CotangentUse::Add })
+                    }
                     (AdOp::Watch { value: Val::Primal(v), sum, .. }, _) => seen.watched.push((*v, *sum)),
                     (AdOp::WatchFlag(_), _) => seen.flags = true,
                     (AdOp::Restore(slot), Some(ty)) => seen.frame_reads.push((FrameRead::Value(*slot), ty, n)),
@@ -100,7 +106,7 @@ impl Seen {
         seen
     }
 
-    fn asked(&mut self, ask: Ask) {
+    fn asked(&mut self, ask: CotangentEvent) {
         let ct = &mut self.cts[ask.value];
         *ct = match *ct {
             Cotangent::Nowhere if ask.what == CotangentUse::Zero => Cotangent::Within(ask.block),
@@ -189,7 +195,7 @@ mod tests {
         };
         keeps.iter().for_each(|&b| put(b, Defs::default(), AdOp::Keep(slot, value)));
         reads.iter().for_each(|&b| put(b, [(value, types::F64)].into(), AdOp::Restore(slot)));
-        Seen::in_graph(&graph, 0).constant(&Flow::of(&graph.edges())).get(slot).is_some()
+        GraphNeeds::in_graph(&graph, 0).constant(&Flow::of(&graph.edges())).get(slot).is_some()
     }
 
     #[test]

@@ -25,12 +25,12 @@ use smallvec::SmallVec;
 
 use super::context::LowerCx;
 use super::ops;
-use super::seen::Seen;
+use super::seen::GraphNeeds;
 use crate::inst::Sum;
 
 impl LowerCx<'_> {
     /// In the entry block: declare the sums.
-    pub(super) fn watch_begins(&mut self, b: &mut FunctionBuilder<'_>, seen: &Seen) {
+    pub(super) fn watch_begins(&mut self, b: &mut FunctionBuilder<'_>, seen: &GraphNeeds) {
         if seen.flags {
             let flag = b.declare_var(types::I8);
             let unset = b.ins().iconst(types::I8, 0);

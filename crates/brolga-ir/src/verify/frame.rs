@@ -14,7 +14,7 @@ use cranelift_entity::EntityRef;
 
 use super::fault::{Faults, Rule};
 use super::mirror::Mirror;
-use super::view::{Known, View};
+use super::view::{GraphContext, View};
 use crate::InstId;
 use crate::block::{CfgBlock, Role};
 use crate::inst::{AdOp, FrameSlot};
@@ -25,7 +25,7 @@ const RULE: Rule = Rule::KeepDominatesRestore;
 
 /// That a block keeps something in a place.
 #[derive(Clone, Copy)]
-struct Keep {
+struct SlotWrite {
     /// The block of the primal.
     of: ir::Block,
     /// The loop that is rerun, if it is kept there.
@@ -53,7 +53,7 @@ struct Restore<'g> {
 
 #[derive(Default)]
 struct KeptPlace {
-    keeps: Vec<Keep>,
+    keeps: Vec<SlotWrite>,
     stored_use: Option<PlaceUse>,
     /// Blocks to which there is a path from the entry that avoids all that keep it, and blocks from
     /// which there is such a path to an exit.
@@ -61,7 +61,7 @@ struct KeptPlace {
 }
 
 /// Whether what is restored has been kept.
-pub fn check(mirror: &Mirror<'_, '_>, known: Known<'_>, faults: &mut Faults) {
+pub fn check(mirror: &Mirror<'_, '_>, known: GraphContext<'_>, faults: &mut Faults) {
     let mut slots: HashMap<FrameSlot, KeptPlace> = HashMap::default();
     let mut sizes: IndexMap<FrameSlot, u32> = IndexMap::default();
     collect_keeps(mirror, mirror.forward, known, (&mut slots, &mut sizes), faults);
@@ -87,7 +87,13 @@ pub fn check(mirror: &Mirror<'_, '_>, known: Known<'_>, faults: &mut Faults) {
 type Places<'s> = (&'s mut HashMap<FrameSlot, KeptPlace>, &'s mut IndexMap<FrameSlot, u32>);
 
 /// Collect what the blocks of a graph keep.
-fn collect_keeps(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, places: Places<'_>, faults: &mut Faults) {
+fn collect_keeps(
+    mirror: &Mirror<'_, '_>,
+    view: &View<'_>,
+    known: GraphContext<'_>,
+    places: Places<'_>,
+    faults: &mut Faults,
+) {
     let (slots, sizes) = places;
     for (at, block) in view.reached() {
         let (of, rerun) = match block.role {
@@ -111,7 +117,7 @@ fn collect_keeps(mirror: &Mirror<'_, '_>, view: &View<'_>, known: Known<'_>, pla
             if *all.stored_use.get_or_insert(stored_use) != stored_use {
                 faults.add(RULE, block.id, Some(id), format!("values of two types are kept in {slot}"));
             }
-            all.keeps.push(Keep { of, rerun, at });
+            all.keeps.push(SlotWrite { of, rerun, at });
             sizes.insert(slot, size);
         }
     }
@@ -135,8 +141,8 @@ fn check_restore(mirror: &Mirror<'_, '_>, slot: &mut KeptPlace, restore: &Restor
     let primal = &mirror.primal;
     let b = stands(block.role);
     let rerun = b.and_then(|b| mirror.rerun[b]);
-    let counts = |k: &&Keep| k.rerun.is_none() || k.rerun == rerun;
-    let reaches = |k: &Keep| {
+    let counts = |k: &&SlotWrite| k.rerun.is_none() || k.rerun == rerun;
+    let reaches = |k: &SlotWrite| {
         let same_graph = k.rerun.is_some() || std::ptr::eq(mirror.forward, mirror.reverse);
         let by_primal = match b {
             Some(b) => k.of == b || primal.before.dominates(k.of.index(), b.index()),

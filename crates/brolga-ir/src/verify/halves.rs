@@ -12,7 +12,7 @@ use crate::inst::{AdOp, Tape};
 
 /// The halves that an instruction may be in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum In {
+enum AllowedHalves {
     Both,
     Forward,
     Reverse,
@@ -20,7 +20,7 @@ enum In {
     Recorded,
 }
 
-fn belongs(op: &AdOp) -> In {
+fn belongs(op: &AdOp) -> AllowedHalves {
     match op {
         AdOp::EnterFrame
         | AdOp::LeaveFrame
@@ -37,8 +37,8 @@ fn belongs(op: &AdOp) -> In {
         | AdOp::WatchJoin(_)
         | AdOp::Watch { .. }
         | AdOp::WatchFlag(_)
-        | AdOp::Watched => In::Forward,
-        AdOp::Keep(..) | AdOp::KeepBlock(..) | AdOp::Push(..) => In::Recorded,
+        | AdOp::Watched => AllowedHalves::Forward,
+        AdOp::Keep(..) | AdOp::KeepBlock(..) | AdOp::Push(..) => AllowedHalves::Recorded,
         AdOp::OpenFrame
         | AdOp::CloseFrame
         | AdOp::LoadTaskDelta(_)
@@ -55,7 +55,7 @@ fn belongs(op: &AdOp) -> In {
         | AdOp::AddMem { .. }
         | AdOp::TakeMem { .. }
         | AdOp::Poison { .. }
-        | AdOp::Call { tape: Tape::Above, .. } => In::Reverse,
+        | AdOp::Call { tape: Tape::Above, .. } => AllowedHalves::Reverse,
         AdOp::Primal(_)
         | AdOp::Arith(..)
         | AdOp::SlotAddr(..)
@@ -66,7 +66,7 @@ fn belongs(op: &AdOp) -> In {
         | AdOp::Call { .. }
         | AdOp::Lookup { .. }
         | AdOp::TrapIf(..)
-        | AdOp::TrapIfBytes(_) => In::Both,
+        | AdOp::TrapIfBytes(_) => AllowedHalves::Both,
     }
 }
 
@@ -85,10 +85,10 @@ pub fn check(view: &View<'_>, kind: GraphKind, faults: &mut Faults) {
         let reruns = matches!(block.role, Role::Rerun(..));
         for (&id, inst) in block.insts.iter() {
             let fits = match belongs(&inst.op) {
-                In::Both => true,
-                In::Forward => forward,
-                In::Reverse => !forward,
-                In::Recorded => forward || reruns,
+                AllowedHalves::Both => true,
+                AllowedHalves::Forward => forward,
+                AllowedHalves::Reverse => !forward,
+                AllowedHalves::Recorded => forward || reruns,
             };
             if !fits {
                 let half = if forward { "forward" } else { "reverse" };

@@ -27,7 +27,7 @@ use mirror::Mirror;
 use view::View;
 
 pub use fault::{Fault, Faults, Rule};
-pub use view::{GraphKind, Known};
+pub use view::{GraphContext, GraphKind};
 
 pub mod activation;
 mod arith;
@@ -46,7 +46,7 @@ mod view;
 ///
 /// # Errors
 /// The rules that it breaks.
-pub fn graph(graph: &CfgBlocks, known: Known<'_>) -> Result<(), Vec<Fault>> {
+pub fn graph(graph: &CfgBlocks, known: GraphContext<'_>) -> Result<(), Vec<Fault>> {
     let mut faults = Faults::of(&graph.symbol);
     structure::names(graph, &mut faults);
     // Without successors there is no control flow to ask about.
@@ -70,14 +70,14 @@ pub fn graph(graph: &CfgBlocks, known: Known<'_>) -> Result<(), Vec<Fault>> {
 ///
 /// # Errors
 /// The rules that they break.
-pub fn pair(forward: &CfgBlocks, pullback: &CfgBlocks, known: Known<'_>) -> Result<(), Vec<Fault>> {
+pub fn pair(forward: &CfgBlocks, pullback: &CfgBlocks, known: GraphContext<'_>) -> Result<(), Vec<Fault>> {
     let mut faults = Faults::of(&pullback.symbol);
     let (forward, pullback) = (View::of(forward, known.primal), View::of(pullback, known.primal));
     both(&forward, &pullback, known, &mut faults);
     faults.or_ok()
 }
 
-fn both(forward: &View<'_>, reverse: &View<'_>, known: Known<'_>, faults: &mut Faults) {
+fn both(forward: &View<'_>, reverse: &View<'_>, known: GraphContext<'_>, faults: &mut Faults) {
     let primal: &ir::Function = known.primal;
     let mirror = Mirror::of(forward, reverse, primal);
     tape::check(&mirror, faults);

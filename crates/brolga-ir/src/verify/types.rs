@@ -10,21 +10,21 @@ use cranelift_entity::EntityRef;
 
 use super::arith::fits;
 use super::fault::{Faults, Rule};
-use super::view::{Known, View};
+use super::view::{GraphContext, View};
 use crate::inst::{AdInst, AdOp, Callee, ShadowPlace, Val};
 use crate::map::HashMap;
 
 /// What is found wrong, in a sentence.
-type Wrong = Option<String>;
+type Violation = Option<String>;
 
 struct Types<'v, 'g> {
     view: &'v View<'g>,
-    known: Known<'v>,
+    known: GraphContext<'v>,
     held: HashMap<Val, Type>,
 }
 
 /// Whether operands and results have the types of their operations.
-pub fn check(view: &View<'_>, known: Known<'_>, faults: &mut Faults) {
+pub fn check(view: &View<'_>, known: GraphContext<'_>, faults: &mut Faults) {
     let mut all = Types { view, known, held: HashMap::default() };
     for (_, block) in view.reached() {
         for (name, ty) in &block.params {
@@ -46,7 +46,7 @@ pub fn check(view: &View<'_>, known: Known<'_>, faults: &mut Faults) {
 }
 
 impl Types<'_, '_> {
-    fn defs(&self, inst: &AdInst) -> Wrong {
+    fn defs(&self, inst: &AdInst) -> Violation {
         let mut defs = inst.defs.iter();
         let (name, ty, name_ty) = defs.find_map(|&(name, ty)| {
             let name_ty = self.view.type_of(name)?;
@@ -55,18 +55,18 @@ impl Types<'_, '_> {
         Some(format!("{name} is defined as {ty}, and the name is {name_ty}"))
     }
 
-    fn is(&self, name: Val, wanted: Type) -> Wrong {
+    fn is(&self, name: Val, wanted: Type) -> Violation {
         let given = self.view.type_of(name).filter(|&ty| ty != wanted)?;
         Some(format!("{name} is {given}, and should be {wanted}"))
     }
 
-    fn all_are(&self, names: &[Val], wanted: Type) -> Wrong {
+    fn all_are(&self, names: &[Val], wanted: Type) -> Violation {
         names.iter().find_map(|&name| self.is(name, wanted))
     }
 
-    fn inst(&mut self, inst: &AdInst) -> Wrong {
+    fn inst(&mut self, inst: &AdInst) -> Violation {
         let defs: Vec<Type> = inst.defs.iter().map(|d| d.1).collect();
-        let defines = |wanted: &[Type]| -> Wrong {
+        let defines = |wanted: &[Type]| -> Violation {
             (defs != wanted).then(|| format!("it defines {defs:?}, and should define {wanted:?}"))
         };
         let ptr = types::I64;
@@ -155,12 +155,12 @@ impl Types<'_, '_> {
         }
     }
 
-    fn one_of(&self, v: Val, what: &str, ok: fn(Type) -> bool) -> Wrong {
+    fn one_of(&self, v: Val, what: &str, ok: fn(Type) -> bool) -> Violation {
         let given = self.view.type_of(v).filter(|&ty| !ok(ty))?;
         Some(format!("{v} is {given}, and should be {what}"))
     }
 
-    fn held(&mut self, name: Val, ty: Type) -> Wrong {
+    fn held(&mut self, name: Val, ty: Type) -> Violation {
         let held_ty = *self.held.entry(name).or_insert(ty);
         (held_ty != ty).then(|| format!("the held {name} is {held_ty} elsewhere, and {ty} here"))
     }
@@ -170,7 +170,7 @@ impl Types<'_, '_> {
         Ok(shape.ty())
     }
 
-    fn primal(&self, i: cranelift_codegen::ir::Inst, defs: &[Type]) -> Wrong {
+    fn primal(&self, i: cranelift_codegen::ir::Inst, defs: &[Type]) -> Violation {
         let dfg = &self.known.primal.dfg;
         if i.index() >= dfg.num_insts() {
             return Some(format!("the primal has no {i}"));
@@ -179,7 +179,7 @@ impl Types<'_, '_> {
         (defs != wanted).then(|| format!("it defines {defs:?}, and {i} of the primal {wanted:?}"))
     }
 
-    fn moved(&self, i: cranelift_codegen::ir::Inst, args: &[Val], defs: &[Type]) -> Wrong {
+    fn moved(&self, i: cranelift_codegen::ir::Inst, args: &[Val], defs: &[Type]) -> Violation {
         let dfg = &self.known.primal.dfg;
         self.primal(i, defs).or_else(|| {
             let operands = dfg.inst_args(i);
@@ -190,7 +190,7 @@ impl Types<'_, '_> {
         })
     }
 
-    fn call(&self, callee: &Callee, args: &[Option<Val>], sig: &cranelift_codegen::ir::Signature) -> Wrong {
+    fn call(&self, callee: &Callee, args: &[Option<Val>], sig: &cranelift_codegen::ir::Signature) -> Violation {
         if args.len() != sig.params.len() {
             return Some(format!("{} arguments for {} parameters", args.len(), sig.params.len()));
         }

@@ -33,7 +33,7 @@ pub enum GraphKind {
 
 /// What is known of a graph beside itself.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct GraphContext<'a> {
     /// What it is.
     pub kind: GraphKind,
     /// The normalised primal.
@@ -107,7 +107,7 @@ pub struct Site {
 
 /// A derived value: where it is defined, and its type.
 #[derive(Clone, Copy)]
-pub struct Derived {
+pub struct DerivedValue {
     /// Where.
     pub site: Site,
     /// Its type.
@@ -125,7 +125,7 @@ pub struct View<'g> {
     /// Which blocks dominate which.
     pub dominators: Dominators,
     /// Derived values, by number.
-    pub derived: Vec<Option<Derived>>,
+    pub derived: Vec<Option<DerivedValue>>,
     /// Types of by-products and tangents.
     pub aux: HashMap<Val, Type>,
     primal: &'g ir::Function,
@@ -149,7 +149,7 @@ impl<'g> View<'g> {
                             view.derived.resize((2 * d.index()).max(64), None);
                         }
                         let site = Site { block: b as u32, at };
-                        view.derived[d.index()].get_or_insert(Derived { site, ty });
+                        view.derived[d.index()].get_or_insert(DerivedValue { site, ty });
                     }
                     Val::Aux(..) | Val::Tangent(..) => drop(view.aux.insert(name, ty)),
                     Val::Primal(_) | Val::Delta(_) => {}

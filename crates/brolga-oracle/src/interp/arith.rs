@@ -185,10 +185,10 @@ impl<D: Domain> Machine<'_, D> {
             out.push(match op {
                 Opcode::FcvtToSintSat | Opcode::FcvtToUintSat => float::to_int_sat(x, n, signed),
                 _ => match float::to_int(x, n, signed) {
-                    float::ToInt::Value(v) => v,
+                    float::IntConversion::Value(v) => v,
                     _ if op == Opcode::X86Cvtt2dq => 1 << (n - 1),
-                    float::ToInt::Nan => return Err(self.trap(TrapCode::BAD_CONVERSION_TO_INTEGER)),
-                    float::ToInt::Overflow => return Err(self.trap(TrapCode::INTEGER_OVERFLOW)),
+                    float::IntConversion::Nan => return Err(self.trap(TrapCode::BAD_CONVERSION_TO_INTEGER)),
+                    float::IntConversion::Overflow => return Err(self.trap(TrapCode::INTEGER_OVERFLOW)),
                 },
             });
         }

@@ -16,8 +16,8 @@
 //! ceil, floor, trunc, nearest: 0
 //! ```
 //!
-//! Comparisons and conversions to integers are here, too; what does not fit is a [`ToInt`], of
-//! which the caller makes a trap.
+//! Comparisons and conversions to integers are here, too; what does not fit is an
+//! [`IntConversion`], of which the caller makes a trap.
 //!
 //! **Cost.** One operation of the host for a value, a few for a slope.
 
@@ -152,7 +152,7 @@ pub(super) fn compare(cc: FloatCC, width: u8, x: u128, y: u128) -> bool {
 
 /// A float as an integer of `n` bits, rounded towards zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ToInt {
+pub(super) enum IntConversion {
     /// The integer.
     Value(u128),
     /// The float is NaN.
@@ -162,28 +162,28 @@ pub(super) enum ToInt {
 }
 
 /// Round towards zero, `signed` or not.
-pub(super) fn to_int(x: f64, n: u32, signed: bool) -> ToInt {
+pub(super) fn to_int(x: f64, n: u32, signed: bool) -> IntConversion {
     let t = x.trunc();
     // Powers of two, so the bounds are exact.
     let (lo, hi) =
         if signed { (-(2f64.powi(n as i32 - 1)), 2f64.powi(n as i32 - 1)) } else { (0.0, 2f64.powi(n as i32)) };
     if x.is_nan() {
-        ToInt::Nan
+        IntConversion::Nan
     } else if t < lo || t >= hi {
-        ToInt::Overflow
+        IntConversion::Overflow
     } else if signed {
-        ToInt::Value(t as i128 as u128 & super::value::ones(n))
+        IntConversion::Value(t as i128 as u128 & super::value::ones(n))
     } else {
-        ToInt::Value(t as u128)
+        IntConversion::Value(t as u128)
     }
 }
 
 /// Round towards zero and clamp; NaN gives 0.
 pub(super) fn to_int_sat(x: f64, n: u32, signed: bool) -> u128 {
     match to_int(x, n, signed) {
-        ToInt::Value(v) => v,
-        ToInt::Nan => 0,
-        ToInt::Overflow => match (signed, x > 0.0) {
+        IntConversion::Value(v) => v,
+        IntConversion::Nan => 0,
+        IntConversion::Overflow => match (signed, x > 0.0) {
             (true, true) => super::value::ones(n) >> 1,
             (true, false) => 1 << (n - 1),
             (false, true) => super::value::ones(n),

@@ -58,7 +58,7 @@ impl Mask {
 }
 
 /// What a mask does to a whole float.
-enum Masked {
+enum MaskEffect {
     Same,
     Constant,
     Abs,
@@ -68,19 +68,19 @@ enum Masked {
     Other,
 }
 
-fn classify(mask: Mask, m: u128, width: u8) -> Masked {
+fn classify(mask: Mask, m: u128, width: u8) -> MaskEffect {
     let n = u32::from(width) * 8;
     let sign_bit = 1 << (n - 1);
     let mantissa_bits = ones(if width == 4 { 23 } else { 52 });
     match mask {
-        Mask::And if m == ones(n) => Masked::Same,
-        Mask::And if m == ones(n) ^ sign_bit => Masked::Abs,
-        Mask::And if m & mantissa_bits == 0 => Masked::Constant,
-        Mask::Or | Mask::Xor if m == 0 => Masked::Same,
-        Mask::Or if m == sign_bit => Masked::NegAbs,
-        Mask::Or if m == ones(n) => Masked::Constant,
-        Mask::Xor if m == sign_bit => Masked::Neg,
-        _ => Masked::Other,
+        Mask::And if m == ones(n) => MaskEffect::Same,
+        Mask::And if m == ones(n) ^ sign_bit => MaskEffect::Abs,
+        Mask::And if m & mantissa_bits == 0 => MaskEffect::Constant,
+        Mask::Or | Mask::Xor if m == 0 => MaskEffect::Same,
+        Mask::Or if m == sign_bit => MaskEffect::NegAbs,
+        Mask::Or if m == ones(n) => MaskEffect::Constant,
+        Mask::Xor if m == sign_bit => MaskEffect::Neg,
+        _ => MaskEffect::Other,
     }
 }
 
@@ -150,7 +150,7 @@ impl<D: Domain> Machine<'_, D> {
             if let Some((node, width, v, m)) = field {
                 let cut = |b: u128| (b >> (8 * i)) & ones(u32::from(width) * 8);
                 let kind = classify(mask, cut(m), width);
-                if !matches!(kind, Masked::Other) {
+                if !matches!(kind, MaskEffect::Other) {
                     if let Some(node) = self.masked(kind, node, float_of(cut(v), width)) {
                         write_float(&mut out, i, node, width);
                     }
@@ -178,13 +178,13 @@ impl<D: Domain> Machine<'_, D> {
     }
 
     /// The node of a masked float of value `x`.
-    fn masked(&mut self, kind: Masked, node: NodeId, x: f64) -> Option<NodeId> {
+    fn masked(&mut self, kind: MaskEffect, node: NodeId, x: f64) -> Option<NodeId> {
         let (y, slope) = match kind {
-            Masked::Same => return Some(node),
-            Masked::Constant | Masked::Other => return None,
-            Masked::Abs => (x.abs(), sign(x)),
-            Masked::NegAbs => (-x.abs(), sign(x).map(|s| -s)),
-            Masked::Neg => (-x, Some(-1.0)),
+            MaskEffect::Same => return Some(node),
+            MaskEffect::Constant | MaskEffect::Other => return None,
+            MaskEffect::Abs => (x.abs(), sign(x)),
+            MaskEffect::NegAbs => (-x.abs(), sign(x).map(|s| -s)),
+            MaskEffect::Neg => (-x, Some(-1.0)),
         };
         let signed = self.record(y, &[(FloatOrigin::Node(node), x)], |_| [slope.map(D::Num::constant), None, None])?;
         self.same_digits(signed, node);

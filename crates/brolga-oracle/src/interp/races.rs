@@ -56,7 +56,7 @@ struct TaskAccess {
 
 /// Two accesses, the earlier one first, and the fork whose tasks made them.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct RacePair {
     fork: FuncKey,
     accesses: [(InstSite, AccessKind); 2],
 }
@@ -66,7 +66,7 @@ struct Found {
 pub(super) struct Races {
     /// By eighth of an address.
     words: HashMap<usize, SmallVec<[TaskAccess; 2]>>,
-    found: Option<Found>,
+    found: Option<RacePair>,
 }
 
 impl Races {
@@ -112,7 +112,7 @@ impl Races {
                 match tasks.concurrent(old.task) {
                     Some(fork) if old.kind.conflicts(kind) => {
                         let accesses = [(old.site, old.kind), (site, kind)];
-                        self.found.get_or_insert(Found { fork, accesses });
+                        self.found.get_or_insert(RacePair { fork, accesses });
                     }
                     Some(_) => new &= !common,
                     None if old.kind == kind => old.bytes &= !common,
@@ -151,7 +151,7 @@ pub(super) fn kind_at(program: &Program, site: InstSite, writes: bool) -> Access
     AccessKind { writes, atomic: matches!(opcode, Some(AtomicCas | AtomicLoad | AtomicRmw | AtomicStore)) }
 }
 
-impl Found {
+impl RacePair {
     fn race(self, program: &Program) -> Race {
         let [(first, before), (second, after)] = self.accesses;
         let driver = &program.funcs[self.fork].symbol;

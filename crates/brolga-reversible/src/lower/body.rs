@@ -118,7 +118,7 @@ pub(super) fn steps_signature(cx: &Lowering<'_>, f: &Function, form: Form) -> ir
 }
 
 /// A parameter that is in registers: where it is put in the end.
-struct Back {
+struct WriteBack {
     at: PlaceStorage,
     address: Value,
     shadow: Option<Value>,
@@ -137,7 +137,7 @@ impl<'f> StmtLowering<'_, 'f> {
     }
 
     /// Places of the caller's: numbers go to registers.
-    fn enter(&mut self, f: &Function, order: &[usize], params: &[Value]) -> Vec<Back> {
+    fn enter(&mut self, f: &Function, order: &[usize], params: &[Value]) -> Vec<WriteBack> {
         let n = f.params.len();
         let mut back = Vec::new();
         for (k, p) in order.iter().map(|&i| &f.params[i]).enumerate().filter(|(_, p)| !is_word(p)) {
@@ -158,14 +158,14 @@ impl<'f> StmtLowering<'_, 'f> {
                 self.cotangent(&there)
             };
             let at = self.in_registers(&p.name, ty, &values, &cts);
-            back.push(Back { at, address, shadow, ty: p.ty.clone(), input: p.input });
+            back.push(WriteBack { at, address, shadow, ty: p.ty.clone(), input: p.input });
         }
         back
     }
 
     /// Put numbers back where they came from.
-    fn leave(&mut self, back: Vec<Back>) {
-        for Back { at, address, shadow, ty, input } in back {
+    fn leave(&mut self, back: Vec<WriteBack>) {
+        for WriteBack { at, address, shadow, ty, input } in back {
             let there = PlaceStorage::Memory { address, shadow, offset: 0, ty };
             let cts = self.cotangent(&at);
             if input {

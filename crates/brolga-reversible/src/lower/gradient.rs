@@ -72,8 +72,8 @@ pub(super) fn gradient(
     for (k, role) in derived.signature.results.iter().enumerate() {
         let ResultRole::Cotangent(i) = *role else { continue };
         let v = match (&results, layout, room) {
-            (Spliced::Returned(all), None, _) => all[k],
-            (Spliced::Stored(all), Some(l), _) => {
+            (SpliceResult::Returned(all), None, _) => all[k],
+            (SpliceResult::Stored(all), Some(l), _) => {
                 *all.get(&(l.offsets[k] as i32)).ok_or("a result is not stored where it is to be")?
             }
             (_, Some(l), Some(room)) => {
@@ -172,7 +172,7 @@ fn as_function(
 }
 
 /// What a copy of a function gives.
-enum Spliced {
+enum SpliceResult {
     /// Results that it returns.
     Returned(Vec<Value>),
     /// Results that it would store, by their places.
@@ -212,12 +212,12 @@ fn straight(func: &ir::Function) -> Option<StraightCode> {
 
 /// A call of a function, by a copy of its instructions if it has no branches. What it stores to
 /// `room` is not stored then.
-fn spliced(b: &mut FunctionBuilder<'_>, func: &ir::Function, args: &[Value], room: Option<Value>) -> Spliced {
+fn spliced(b: &mut FunctionBuilder<'_>, func: &ir::Function, args: &[Value], room: Option<Value>) -> SpliceResult {
     let Some(StraightCode { insts, given }) = straight(func) else {
         let symbol = brolga_ir::program::symbol_of_func(&func.name);
         let params: Vec<ir::Type> = func.signature.params.iter().map(|p| p.value_type).collect();
         let returns: Vec<ir::Type> = func.signature.returns.iter().map(|p| p.value_type).collect();
-        return Spliced::Returned(super::abi::call_symbol(b, &symbol, &params, &returns, args));
+        return SpliceResult::Returned(super::abi::call_symbol(b, &symbol, &params, &returns, args));
     };
     let entry = func.layout.entry_block().expect("it has a block");
     let mut values: HashMap<Value, Value> = HashMap::new();
@@ -231,7 +231,7 @@ fn spliced(b: &mut FunctionBuilder<'_>, func: &ir::Function, args: &[Value], roo
         if func.dfg.insts[inst].opcode() == Opcode::Return {
             let found = func.dfg.inst_args(inst).iter();
             let found = found.map(|&v| values[&func.dfg.resolve_aliases(v)]).collect();
-            return if room.is_some() { Spliced::Stored(stored) } else { Spliced::Returned(found) };
+            return if room.is_some() { SpliceResult::Stored(stored) } else { SpliceResult::Returned(found) };
         }
         if let ir::InstructionData::Store { opcode: Opcode::Store, args: [v, at], offset, .. } = func.dfg.insts[inst]
             && room.is_some_and(|room| values[&func.dfg.resolve_aliases(at)] == room)

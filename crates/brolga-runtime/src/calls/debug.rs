@@ -32,7 +32,7 @@
 //! **Cost.** Of a debug run alone: for each access a look at each buffer that was declared.
 
 use crate::segment::Segment;
-use crate::shadows::declared::Declared;
+use crate::shadows::declared::DeclaredPointer;
 use crate::states::loops::LoopFault;
 
 /// The access lies outside of the shadows that it may belong to.
@@ -53,7 +53,7 @@ fn inside(at: u64, n: u64, begin: u64, len: u64) -> bool {
 
 /// What is wrong with an access of `n` bytes to the shadow of `address`, given what was declared: a
 /// sum of [`SHADOW_BOUNDS`], [`SHADOW_ALIASES_PRIMAL`] and [`CONST_ALIAS`], or 0.
-pub fn judge(declared: &[Declared], address: u64, delta: u64, n: u64) -> u64 {
+pub fn judge(declared: &[DeclaredPointer], address: u64, delta: u64, n: u64) -> u64 {
     if n == 0 {
         return 0;
     }
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn brolga_debug_store(seg: *mut Segment, address: u64, off
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
     let at = address.wrapping_add(offset as u64);
-    let hit = |d: &&Declared| d.len.is_some_and(|len| overlap(at, n, d.primal, len));
+    let hit = |d: &&DeclaredPointer| d.len.is_some_and(|len| overlap(at, n, d.primal, len));
     let declared = seg.declared.iter().find(hit).filter(|_| !seg.loops.may_write(at, n));
     let Some(buffer) = declared else { return 0 };
     seg.loops.fails(LoopFault::Footprint { offset: at.wrapping_sub(buffer.primal) as i64 });
@@ -106,10 +106,10 @@ pub unsafe extern "C" fn brolga_debug_store(seg: *mut Segment, address: u64, off
 mod tests {
     use super::*;
 
-    const DECLARED: [Declared; 3] = [
-        Declared { primal: 1000, shadow: 2000, len: Some(80) },
-        Declared { primal: 1100, shadow: 2100, len: Some(16) },
-        Declared { primal: 5000, shadow: 0, len: Some(8) },
+    const DECLARED: [DeclaredPointer; 3] = [
+        DeclaredPointer { primal: 1000, shadow: 2000, len: Some(80) },
+        DeclaredPointer { primal: 1100, shadow: 2100, len: Some(16) },
+        DeclaredPointer { primal: 5000, shadow: 0, len: Some(8) },
     ];
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn unknown_deltas_and_lengths_are_not_judged() {
         assert_eq!(judge(&DECLARED, 7000, 64, 8), 0);
-        let open = [DECLARED[0], Declared { primal: 3000, shadow: 4000, len: None }];
+        let open = [DECLARED[0], DeclaredPointer { primal: 3000, shadow: 4000, len: None }];
         assert_eq!(judge(&open, 1500, 1000, 8), 0);
     }
 

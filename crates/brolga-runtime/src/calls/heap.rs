@@ -208,7 +208,7 @@ pub(crate) unsafe extern "C" fn brolga_release(seg: *mut Segment, instance: u64,
 /// A block with its instance, returned in two registers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Released {
+pub(crate) struct ReleasedBlock {
     /// The instance pointer, null if there is none left.
     pub instance: u64,
     /// The block.
@@ -219,10 +219,10 @@ pub(crate) struct Released {
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses.
-pub(crate) unsafe extern "C" fn brolga_released(seg: *mut Segment) -> Released {
+pub(crate) unsafe extern "C" fn brolga_released(seg: *mut Segment) -> ReleasedBlock {
     // SAFETY: our contract.
     let (instance, block) = unsafe { &mut *seg }.blocks.next_waiting().unwrap_or_default();
-    Released { instance, block }
+    ReleasedBlock { instance, block }
 }
 
 /// Pullback of an allocation: the shadow is zeroed for the next pullback. Null does nothing.

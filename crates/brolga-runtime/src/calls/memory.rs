@@ -416,7 +416,7 @@ mod tests {
         let (d, s) = (d.wrapping_sub(64), s.wrapping_sub(64));
         // SAFETY: the caller has so many bytes at both.
         let status = unsafe { brolga_move_rev(&mut *seg, d, 64, s, 64, n, elem) };
-        status == status::OK && seg.end_pullback(&|_| crate::pieces::There::Unknown, &|_| false).is_ok()
+        status == status::OK && seg.end_pullback(&|_| crate::pieces::WindowContents::Unknown, &|_| false).is_ok()
     }
 
     #[test]

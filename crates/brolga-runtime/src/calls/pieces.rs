@@ -31,7 +31,7 @@
 
 use crate::pieces::across::ANYWHERE;
 use crate::pieces::cut::{complete_floats, tears};
-use crate::pieces::demand::{StoredThere, bytes_of};
+use crate::pieces::demand::{SettledContents, bytes_of};
 use crate::pieces::{ACCOUNT, DEMAND, STRICT};
 use crate::pieces::{TicketPart, WINDOW};
 use crate::segment::Segment;
@@ -270,25 +270,25 @@ pub(crate) unsafe extern "C" fn brolga_settle_bytes(seg: *mut Segment, p: u64, d
     }
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
-    let (at, n, stored) = (p.wrapping_add(delta) as usize, n as usize, StoredThere::of(elem));
+    let (at, n, stored) = (p.wrapping_add(delta) as usize, n as usize, SettledContents::of(elem));
     let demanded = seg.pieces.take_demands(at, n);
     // SAFETY: our contract.
     let known = unsafe {
-        seg.pieces.settle(at, n, stored.size(), matches!(stored, StoredThere::Integer | StoredThere::Demanded))
+        seg.pieces.settle(at, n, stored.size(), matches!(stored, SettledContents::Integer | SettledContents::Demanded))
     };
     let mut lost = false;
     match stored {
         _ if demanded.is_empty() => {}
-        StoredThere::Integer => {}
-        StoredThere::Computed | StoredThere::Demanded => seg.asked = 1,
-        StoredThere::Moved(size) => {
+        SettledContents::Integer => {}
+        SettledContents::Computed | SettledContents::Demanded => seg.asked = 1,
+        SettledContents::Moved(size) => {
             let asked = |float: &usize| demanded.iter().any(|d| d.1 & bytes_of(d.0, *float, size) != 0);
             for float in (at..at + n).step_by(size).filter(asked) {
                 // SAFETY: our contract.
                 unsafe { seg.poison(float, size) };
             }
         }
-        StoredThere::Unasked | StoredThere::Float(_) => lost = true,
+        SettledContents::Unasked | SettledContents::Float(_) => lost = true,
     }
     seg.note_waiting();
     let known = known && !lost;

@@ -22,7 +22,7 @@
 //! **Cost.** Two look-ups in hash tables for each half of a word that is noted, marked or settled.
 //! Where all is zero, and where there is no shadow, one test.
 
-use crate::pieces::There;
+use crate::pieces::WindowContents;
 use crate::pieces::fragments::{HALF, POISON, WINDOW, halves, windows, word};
 use crate::segment::Segment;
 
@@ -33,7 +33,7 @@ impl Segment {
     /// # Safety
     /// The memory that was passed to the run, primal and shadow, is still valid where the caller
     /// knows what lies there.
-    pub unsafe fn end_tangent(&mut self, at: &dyn Fn(usize) -> There) {
+    pub unsafe fn end_tangent(&mut self, at: &dyn Fn(usize) -> WindowContents) {
         let mut dirty: Vec<(usize, usize)> = self.fragments.dirty.drain().collect();
         dirty.sort_unstable();
         self.waiting = 0;
@@ -41,10 +41,10 @@ impl Segment {
             let window = half & !(WINDOW - 1);
             match at(window) {
                 // SAFETY: our contract.
-                There::Floats(WINDOW) => unsafe { self.fragments.settle(window, delta, WINDOW) },
+                WindowContents::Floats(WINDOW) => unsafe { self.fragments.settle(window, delta, WINDOW) },
                 // SAFETY: the same.
-                There::Floats(_) => unsafe { self.fragments.settle(half, delta, HALF) },
-                There::Unknown | There::Nothing | There::Constants => {}
+                WindowContents::Floats(_) => unsafe { self.fragments.settle(half, delta, HALF) },
+                WindowContents::Unknown | WindowContents::Nothing | WindowContents::Constants => {}
             }
         }
     }

@@ -43,7 +43,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::forks::pending::{Extent, Pending, PlaceId};
+use crate::forks::pending::{Extent, PendingSums, PlaceId};
 use crate::shadows::declared::SharedInstance;
 use crate::traps::{Entry, RawTrap};
 
@@ -87,8 +87,8 @@ pub(crate) struct Forks<S> {
     /// For each task of each fork with strands: where its records begin and end.
     pub(crate) marks: Vec<(usize, usize)>,
     /// What tasks of forks touch that no other task of the same fork does.
-    pub(crate) exclusive: Vec<Exclusive>,
-    pub(crate) compared: Compared,
+    pub(crate) exclusive: Vec<ExclusiveAccess>,
+    pub(crate) compared: ComparedMemory,
     /// A segment for each task: the first is that of the first task of all forks.
     pub(crate) strands: Strands<S>,
     /// Runs tasks; without one, the calling thread does.
@@ -106,7 +106,7 @@ pub(crate) struct Forks<S> {
     /// What has stopped this strand's task.
     pub(crate) failed: Option<RawTrap>,
     /// Sums that pullbacks add to, of this strand.
-    pub(crate) pending: Pending,
+    pub(crate) pending: PendingSums,
     /// Bytes of the floats that pullbacks of tasks add up.
     pub(crate) float_size: u8,
     /// The instance whose memory tasks share, in a program of one.
@@ -150,7 +150,7 @@ pub(crate) struct Fork {
 }
 
 /// What one task of a fork touches by one delta, and no other task.
-pub(crate) struct Exclusive {
+pub(crate) struct ExclusiveAccess {
     /// The task.
     pub(crate) task: usize,
     /// The number of the object among those that its strand has sums for.
@@ -165,7 +165,7 @@ pub(crate) struct Exclusive {
 
 /// Memory in which what tasks touch is compared.
 #[derive(Default)]
-pub(crate) struct Compared {
+pub(crate) struct ComparedMemory {
     /// Whether each touches nothing that one of another task does.
     pub(crate) apart: Vec<bool>,
     /// Objects that a task touches with another one: the task, and the number of the object.
@@ -174,7 +174,7 @@ pub(crate) struct Compared {
 
 /// Whether each of these touches nothing that one of another task does; they are sorted by where
 /// they begin.
-pub(crate) fn are_apart(touched: &[Exclusive], apart: &mut Vec<bool>) {
+pub(crate) fn are_apart(touched: &[ExclusiveAccess], apart: &mut Vec<bool>) {
     apart.clear();
     apart.resize(touched.len(), true);
     // The farthest end so far, of which task, and that of all other tasks.
@@ -206,7 +206,7 @@ impl<S> Default for Forks<S> {
             has_forked: false,
             marks: Vec::new(),
             exclusive: Vec::new(),
-            compared: Compared::default(),
+            compared: ComparedMemory::default(),
             strands: Vec::new(),
             executor: None,
             inline: false,
@@ -215,7 +215,7 @@ impl<S> Default for Forks<S> {
             args: Vec::new(),
             trap: None,
             failed: None,
-            pending: Pending::default(),
+            pending: PendingSums::default(),
             float_size: 8,
             instance: None,
             data: Vec::new(),
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn extents_of_tasks_are_compared() {
-        let mut pending = Pending::default();
+        let mut pending = PendingSums::default();
         let delta_place = pending.a_place();
         let mut state = 1_u64;
         let mut draw = |below: usize| {
@@ -293,14 +293,20 @@ mod tests {
         };
         let (mut found, mut apart) = ([0; 2], Vec::new());
         for round in 0..20_000 {
-            let mut touched: Vec<Exclusive> = (0..1 + draw(8))
+            let mut touched: Vec<ExclusiveAccess> = (0..1 + draw(8))
                 .map(|_| {
                     let from = draw(60);
-                    Exclusive { task: draw(4), object: 0, delta_place, extent: from..from + 1 + draw(12), all: false }
+                    ExclusiveAccess {
+                        task: draw(4),
+                        object: 0,
+                        delta_place,
+                        extent: from..from + 1 + draw(12),
+                        all: false,
+                    }
                 })
                 .collect();
             touched.sort_by_key(|t| t.extent.start);
-            let meet = |a: &Exclusive, b: &Exclusive| {
+            let meet = |a: &ExclusiveAccess, b: &ExclusiveAccess| {
                 a.task != b.task && a.extent.start < b.extent.end && b.extent.start < a.extent.end
             };
             let wanted: Vec<bool> = touched.iter().map(|a| !touched.iter().any(|b| meet(a, b))).collect();

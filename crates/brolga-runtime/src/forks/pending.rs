@@ -190,7 +190,7 @@ impl DeltaPlaces {
 
 /// Pending sums of a strand.
 #[derive(Default)]
-pub(crate) struct Pending {
+pub(crate) struct PendingSums {
     pub(crate) objects: Vec<PendingObject>,
     /// Of earlier runs: full of zeros.
     spare: Vec<PendingObject>,
@@ -206,7 +206,7 @@ pub(crate) struct Pending {
 /// How many objects of earlier runs are kept.
 const MOST_SPARE: usize = 16;
 
-impl Pending {
+impl PendingSums {
     /// A pullback begins. One that has not come to its end has left sums.
     pub(crate) fn begin(&mut self) {
         self.objects.iter_mut().for_each(|o| o.unused = false);

@@ -97,7 +97,7 @@ impl Pieces {
     fn halves_at(&self, at: usize) -> Vec<Half> {
         let base = at & !(WINDOW - 1);
         let all = self.waiting.get(&base).map_or(&[][..], Vec::as_slice);
-        let half = |w: &super::Waiting| {
+        let half = |w: &super::WaitingBytes| {
             let first = usize::try_from((at - base) as isize - w.shift).ok()?;
             (first.is_multiple_of(HALF) && first < WINDOW && w.have & 0xf << first == 0xf << first)
                 .then_some((w.record, first))

@@ -18,9 +18,9 @@
 //! half, in the reverse, that is not seen.
 
 use super::across::read;
-use super::{Covered, PAGE, Pieces, There, WINDOW, nonzero, within};
+use super::{CoveredDouble, PAGE, Pieces, WINDOW, WindowContents, nonzero, within};
 
-impl Covered {
+impl CoveredDouble {
     /// What is left.
     fn left(&self) -> [u8; WINDOW] {
         std::array::from_fn(|i| if self.mask & 1 << i == 0 { self.was[i] } else { 0 })
@@ -67,15 +67,15 @@ impl Pieces {
             if !begun && (ours == 0xff || !digits || !are_numbers) {
                 continue;
             }
-            let new = || Covered { was: there, mask: 0, lost: false, torn: false };
+            let new = || CoveredDouble { was: there, mask: 0, lost: false, torn: false };
             let double = self.covered.entry(at).or_insert_with(new);
             if double.left() != there {
-                *double = Covered { torn: double.torn || double.lost, ..new() };
+                *double = CoveredDouble { torn: double.torn || double.lost, ..new() };
             }
             double.mask |= ours;
             double.lost |= digits && are_numbers;
             if double.mask == 0xff {
-                *double = Covered { was: [0; WINDOW], mask: 0, lost: false, ..*double };
+                *double = CoveredDouble { was: [0; WINDOW], mask: 0, lost: false, ..*double };
             }
             if double.mask == 0 && !double.torn {
                 self.covered.remove(&at);
@@ -117,15 +117,16 @@ impl Pieces {
     /// All bytes that something was stored over are valid.
     pub(crate) unsafe fn covered_at_the_end(
         &mut self,
-        known: &dyn Fn(usize) -> There,
+        known: &dyn Fn(usize) -> WindowContents,
         holds_floats: &dyn Fn(usize) -> bool,
     ) -> Option<usize> {
         let mut all: Vec<usize> = self.covered.keys().copied().collect();
         all.sort_unstable();
         let is_one = |&at: &usize| {
             let base = at - at % WINDOW;
-            let others = || [base, base + WINDOW].iter().any(|&window| matches!(known(window), There::Floats(_)));
-            known(at) == There::Floats(WINDOW) || (at..at + WINDOW).any(holds_floats) && !others()
+            let others =
+                || [base, base + WINDOW].iter().any(|&window| matches!(known(window), WindowContents::Floats(_)));
+            known(at) == WindowContents::Floats(WINDOW) || (at..at + WINDOW).any(holds_floats) && !others()
         };
         // SAFETY: our contract.
         all.into_iter().filter(is_one).find(|&at| !unsafe { self.uncover(at, WINDOW, WINDOW) })

@@ -16,7 +16,7 @@
 //!
 //! **Errs** on the side of a trap.
 
-use super::{DEMAND, HALF, Mask, Pieces, There, TicketPart, WINDOW, WindowRecord, nonzero};
+use super::{DEMAND, HALF, Mask, Pieces, TicketPart, WINDOW, WindowContents, WindowRecord, nonzero};
 
 /// The bytes of a float that are digits and nothing else: the lower half.
 fn digits(float: Mask) -> Mask {
@@ -137,7 +137,7 @@ impl Pieces {
     /// All windows from which something was taken are valid.
     pub(crate) unsafe fn cut_at_the_end(
         &mut self,
-        known: &dyn Fn(usize) -> There,
+        known: &dyn Fn(usize) -> WindowContents,
         holds_floats: &dyn Fn(usize) -> bool,
     ) -> Option<usize> {
         let mut all: Vec<usize> = self.open.keys().map(|half| half & !(WINDOW - 1)).collect();
@@ -145,10 +145,10 @@ impl Pieces {
         all.dedup();
         let is_cut = |&base: &usize| {
             let size = match known(base) {
-                There::Floats(size) => size,
-                There::Constants => return false,
-                There::Nothing if !(0..WINDOW).any(|i| holds_floats(base + i)) => return false,
-                There::Nothing | There::Unknown => {
+                WindowContents::Floats(size) => size,
+                WindowContents::Constants => return false,
+                WindowContents::Nothing if !(0..WINDOW).any(|i| holds_floats(base + i)) => return false,
+                WindowContents::Nothing | WindowContents::Unknown => {
                     let record = self.open.get(&base).or_else(|| self.open.get(&(base + HALF)));
                     record.map_or(0, |&r| self.records[r as usize].of)
                 }

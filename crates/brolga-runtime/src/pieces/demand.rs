@@ -207,7 +207,7 @@ impl Pieces {
 
 /// What a place is said to hold when it is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoredThere {
+pub(crate) enum SettledContents {
     /// An integer that is a constant.
     Integer,
     /// Another integer, for which loads ask that it may have been computed from.
@@ -222,7 +222,7 @@ pub(crate) enum StoredThere {
     Float(usize),
 }
 
-impl StoredThere {
+impl SettledContents {
     /// As generated code says it.
     pub(crate) fn of(elem: u64) -> Self {
         match elem {

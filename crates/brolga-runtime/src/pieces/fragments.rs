@@ -41,16 +41,16 @@ const MOST: usize = 1 << 20;
 pub(crate) const POISON: (u64, u32) = (0x7fff_ffff_ffff_ffff, 0x7fff_ffff);
 
 /// A float and its tangent: the size in bytes, and the bits of both.
-type Noted = (u8, u64, u64);
+type NotedFloat = (u8, u64, u64);
 
 /// Floats that have been taken apart, and memory that has been put together, in one run.
 #[derive(Default)]
 pub(crate) struct Fragments {
     /// What has been noted lately, and before that.
-    noted: [HashSet<Noted>; 2],
+    noted: [HashSet<NotedFloat>; 2],
     /// The same without the lower half of the float and of its tangent, which may be last digits
     /// that a number replaces: the tangent, unless there are several.
-    upper: [HashMap<Noted, Option<u64>>; 2],
+    upper: [HashMap<NotedFloat, Option<u64>>; 2],
     /// Dirty halves of windows: their shadow addresses, each with the delta.
     pub(crate) dirty: HashMap<usize, usize>,
 }
@@ -111,7 +111,7 @@ impl Fragments {
 }
 
 /// A float and its tangent without their lower halves.
-fn upper((size, primal, tangent): Noted) -> Noted {
+fn upper((size, primal, tangent): NotedFloat) -> NotedFloat {
     let digits = 4 * u32::from(size);
     (size, primal >> digits, tangent >> digits)
 }
@@ -119,7 +119,7 @@ fn upper((size, primal, tangent): Noted) -> Noted {
 impl Fragments {
     /// The tangent of a float whose last digits are a number's: what is left of the tangent has
     /// zeros in their place.
-    fn without_digits(&self, noted: Noted) -> Option<u64> {
+    fn without_digits(&self, noted: NotedFloat) -> Option<u64> {
         let (size, _, tangent) = noted;
         let mut found = self.upper.iter().filter_map(|n| n.get(&upper(noted)).copied());
         let full = found.next()??;

@@ -16,7 +16,7 @@
 //!
 //! **Errs** on the side of a trap, where a place has held other numbers since.
 
-use super::{HALF, Pieces, Stuck, There, WINDOW, within};
+use super::{HALF, Pieces, StrayPieces, WINDOW, WindowContents, within};
 
 impl Pieces {
     /// Eight bytes at an odd address are a double: it is taken as one, if it is there whole.
@@ -112,16 +112,16 @@ impl Pieces {
     /// The first sum of words of which it is not known, when the run ends, that they are doubles.
     pub(crate) fn odd_at_the_end(
         &self,
-        known: &dyn Fn(usize) -> There,
+        known: &dyn Fn(usize) -> WindowContents,
         holds_floats: &dyn Fn(usize) -> bool,
-    ) -> Result<(), Stuck> {
+    ) -> Result<(), StrayPieces> {
         let is_lost = |at: usize| match known(at) {
-            There::Floats(WINDOW) | There::Constants => false,
-            There::Floats(_) | There::Unknown => true,
-            There::Nothing => (0..WINDOW).any(|i| holds_floats(at + i)),
+            WindowContents::Floats(WINDOW) | WindowContents::Constants => false,
+            WindowContents::Floats(_) | WindowContents::Unknown => true,
+            WindowContents::Nothing => (0..WINDOW).any(|i| holds_floats(at + i)),
         };
         match self.odd.iter().find(|&(&at, &is_sum)| is_sum && is_lost(at)) {
-            Some((&at, _)) => Err(Stuck(Some(at))),
+            Some((&at, _)) => Err(StrayPieces(Some(at))),
             None => Ok(()),
         }
     }

@@ -98,7 +98,7 @@ fn reverse_at(
         for w in 0..WINDOWS as u64 {
             known &= brolga_settle_bytes(seg, 8 * w, base, 8, typed) == status::OK;
         }
-        known &= (*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok();
+        known &= (*seg).end_pullback(&|_| WindowContents::Unknown, &|_| false).is_ok();
         shadow.as_mut_ptr().cast::<u8>().copy_from(place, 8 * WINDOWS);
         known
     }
@@ -177,7 +177,7 @@ fn numbers_are_tickets_and_tickets_numbers() {
         }
         let ticket = brolga_bytes_of_single(seg, 2.5);
         assert_eq!(brolga_single_of_bytes(seg, ticket), 2.5);
-        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok());
+        assert!((*seg).end_pullback(&|_| WindowContents::Unknown, &|_| false).is_ok());
         // Two singles in a word, and what has gone to two places.
         let pair = u64::from(2.5_f32.to_bits()) | u64::from((-0.5_f32).to_bits()) << 32;
         let ticket = brolga_bytes_of_word(seg, f64::from_bits(pair));
@@ -191,30 +191,30 @@ fn numbers_are_tickets_and_tickets_numbers() {
         let four = brolga_bytes_of_double(seg, 4.0);
         let both = brolga_join_bytes(seg, three, four);
         assert_eq!(brolga_double_of_bytes(seg, both), 7.0);
-        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok());
+        assert!((*seg).end_pullback(&|_| WindowContents::Unknown, &|_| false).is_ok());
         // Halves of two are no number.
         let (x, y) = (brolga_bytes_of_double(seg, 0.1), brolga_bytes_of_double(seg, 0.3));
         let (x, y) = (brolga_part_of_bytes(seg, x, 0xf, 0), brolga_part_of_bytes(seg, y, 0xf0, 0));
         let both = brolga_join_bytes(seg, x, y);
         brolga_double_of_bytes(seg, both);
-        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_err());
+        assert!((*seg).end_pullback(&|_| WindowContents::Unknown, &|_| false).is_err());
         // A half is no number, and says so at the end.
         let ticket = brolga_bytes_of_double(seg, 0.1);
         let _ = brolga_part_of_bytes(seg, ticket, 0xf, 0);
         brolga_double_of_bytes(seg, ticket);
-        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_err());
-        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok());
+        assert!((*seg).end_pullback(&|_| WindowContents::Unknown, &|_| false).is_err());
+        assert!((*seg).end_pullback(&|_| WindowContents::Unknown, &|_| false).is_ok());
         // What is one double for certain is no two singles, and a single no half of a double.
         let ticket = brolga_bytes_of_double(seg, 0.1);
         brolga_singles_of_bytes(seg, ticket);
-        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_err());
+        assert!((*seg).end_pullback(&|_| WindowContents::Unknown, &|_| false).is_err());
         // The shadow lies eight bytes behind the place, and nothing is added there.
         let mut place = [0_u64; 2];
         let at = place.as_mut_ptr() as u64;
         let ticket = brolga_bytes_of_double(seg, 0.1);
         assert_eq!(brolga_add_bytes(seg, at, 8, 8, 4, ticket), status::OK);
         assert_eq!(place, [0, 0]);
-        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_err());
+        assert!((*seg).end_pullback(&|_| WindowContents::Unknown, &|_| false).is_err());
         // Zeros may stay behind.
         let ticket = brolga_bytes_of_double(seg, 1.0);
         let high = brolga_part_of_bytes(seg, ticket, 0xc0, -6);
@@ -229,7 +229,7 @@ fn digits_that_are_given_up_are_not_missed() {
     let seg: *mut Segment = &mut *seg;
     // SAFETY: the segment lives.
     unsafe {
-        let ends = |known: There| (*seg).end_pullback(&|_| known, &|_| true).is_ok();
+        let ends = |known: WindowContents| (*seg).end_pullback(&|_| known, &|_| true).is_ok();
         for (x, numbers, rough, is_complete) in [
             (0.1, 0xf_u64, 0_u64, true),
             (0.1, 0x7, 0x8, true),
@@ -242,7 +242,7 @@ fn digits_that_are_given_up_are_not_missed() {
             let ticket = brolga_bytes_of_double(seg, x);
             let ticket = brolga_drop_digits(seg, ticket, numbers, rough);
             assert!(brolga_double_of_bytes(seg, ticket) == x || !is_complete);
-            assert_eq!(ends(There::Unknown), is_complete, "{x} {numbers:x} {rough:x}");
+            assert_eq!(ends(WindowContents::Unknown), is_complete, "{x} {numbers:x} {rough:x}");
         }
         // The upper half of a single, and two singles of which one is a number.
         let ticket = brolga_bytes_of_single(seg, 0.3);
@@ -252,11 +252,13 @@ fn digits_that_are_given_up_are_not_missed() {
         let ticket = brolga_bytes_of_word(seg, f64::from_bits(pair));
         let ticket = brolga_drop_digits(seg, ticket, 0xf, 0);
         assert_eq!(brolga_singles_of_bytes(seg, ticket), u64::from(0.7_f32.to_bits()) << 32);
-        assert!(ends(There::Unknown));
+        assert!(ends(WindowContents::Unknown));
         // Added where nothing says what is there they wait for who knows.
-        for (known, wanted) in
-            [(There::Unknown, None), (There::Floats(8), Some(pair)), (There::Floats(4), Some(pair >> 32 << 32))]
-        {
+        for (known, wanted) in [
+            (WindowContents::Unknown, None),
+            (WindowContents::Floats(8), Some(pair)),
+            (WindowContents::Floats(4), Some(pair >> 32 << 32)),
+        ] {
             let mut place = [0_u64; 2];
             let at = place.as_mut_ptr() as u64;
             let ticket = brolga_bytes_of_word(seg, f64::from_bits(pair));
@@ -291,7 +293,7 @@ fn nothing_is_kept_longer_than_it_is_under_way() {
             assert!((*seg).pieces.records.len() < 8 && (*seg).pieces.tickets.len() < 8, "iteration {iteration}");
         }
         assert_eq!((*seg).waiting, 0);
-        assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok());
+        assert!((*seg).end_pullback(&|_| WindowContents::Unknown, &|_| false).is_ok());
     }
     assert!((shadow[1] - 100.0).abs() < 1e-9 && shadow[0] == 0.0, "{shadow:?}");
 }
@@ -354,7 +356,7 @@ fn packed_records_by_words() {
                 for at in (0..3).flat_map(|record| (0..3).map(move |k| double(record, k))) {
                     assert_eq!(brolga_settle_bytes(seg, at, base, 8, 8), status::OK);
                 }
-                assert!((*seg).end_pullback(&|_| There::Unknown, &|_| false).is_ok(), "{parts:?}, {cts:?}");
+                assert!((*seg).end_pullback(&|_| WindowContents::Unknown, &|_| false).is_ok(), "{parts:?}, {cts:?}");
                 for (k, ct) in cts.iter().enumerate() {
                     let there = |record| ((base + double(record, k)) as *const f64).read_unaligned();
                     // b was t, which was a; a was b.

@@ -53,9 +53,9 @@ use crate::forks::{Executor, Forks, Strand};
 use crate::pieces::cut::tears;
 use crate::pieces::fragments::Fragments;
 use crate::pieces::poison::Poison;
-use crate::pieces::{HALF, Pieces, Stuck, There, WINDOW};
+use crate::pieces::{HALF, Pieces, StrayPieces, WINDOW, WindowContents};
 use crate::shadows::blocks::Blocks;
-use crate::shadows::declared::{Declared, KnownFloats, SharedInstance};
+use crate::shadows::declared::{DeclaredPointer, KnownFloats, SharedInstance};
 use crate::shadows::globals::GlobalShadows;
 use crate::states::inverses::{InverseFault, InverseStats, Inverses};
 use crate::states::loop_files::StateFolder;
@@ -133,7 +133,7 @@ pub struct Segment {
     /// Forks of the run, and whose strand this is.
     pub(crate) forks: Forks<Segment>,
     /// Pointer arguments of a debug run; empty otherwise. Keeps its storage from run to run.
-    pub(crate) declared: Vec<Declared>,
+    pub(crate) declared: Vec<DeclaredPointer>,
     /// Where the caller has put floats, if the program makes numbers of integers in memory.
     pub(crate) known_floats: KnownFloats,
     /// Keeps `globals` valid.
@@ -379,7 +379,7 @@ impl Segment {
     }
 
     /// Tell the checks of a debug run of a pointer argument.
-    pub fn declare(&mut self, buffer: Declared) {
+    pub fn declare(&mut self, buffer: DeclaredPointer) {
         self.declared.push(buffer);
     }
 
@@ -521,9 +521,9 @@ impl Segment {
     /// put into memory.
     pub fn end_pullback(
         &mut self,
-        known: &dyn Fn(usize) -> There,
+        known: &dyn Fn(usize) -> WindowContents,
         holds_floats: &dyn Fn(usize) -> bool,
-    ) -> Result<(), Stuck> {
+    ) -> Result<(), StrayPieces> {
         let all = self.pieces.finish(known, holds_floats);
         self.waiting = 0;
         self.pieces.clear();

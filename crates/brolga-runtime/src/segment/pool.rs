@@ -52,11 +52,11 @@ impl Default for Plan {
 #[derive(Default)]
 pub struct Pool {
     plan: Plan,
-    idle: Mutex<Idle>,
+    idle: Mutex<IdleSegments>,
 }
 
 /// Boxed because generated code holds the address of a segment, so it must not move.
-type Idle = Vec<Box<Segment>>;
+type IdleSegments = Vec<Box<Segment>>;
 
 impl Pool {
     /// An empty pool; segments are made when they are first needed.
@@ -107,7 +107,7 @@ impl Pool {
         Ok(segment)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Idle> {
+    fn lock(&self) -> MutexGuard<'_, IdleSegments> {
         // Nothing panics while the lock is held, and a vector of segments has no state in between.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,7 +12,9 @@
 use std::ops::Range;
 
 use crate::forks::pending::{Extent, FloatSize, PendingObject};
-use crate::forks::{Compared, Exclusive, Fork, ForkCall, ForkEnd, MOST_STRANDS, Strand, WorkAndSpan, are_apart};
+use crate::forks::{
+    ComparedMemory, ExclusiveAccess, Fork, ForkCall, ForkEnd, MOST_STRANDS, Strand, WorkAndSpan, are_apart,
+};
 use crate::mappings;
 use crate::pieces::WINDOW;
 use crate::segment::Segment;
@@ -139,7 +141,7 @@ impl Segment {
                 strand.forks.pending.end();
             })
         });
-        for &Exclusive { task, object, delta_place, .. } in &self.forks.exclusive[exclusive] {
+        for &ExclusiveAccess { task, object, delta_place, .. } in &self.forks.exclusive[exclusive] {
             let pending = &mut strands[task].forks.pending;
             pending.lead(delta_place, pending.objects[object].distance());
         }
@@ -169,7 +171,7 @@ impl Segment {
     fn lead_exclusive(&mut self, strands: &mut [Box<Self>], exclusive: Range<usize>) -> Option<()> {
         let mut partly: Vec<(usize, usize)> = Vec::new();
         for k in exclusive {
-            let Exclusive { task, object, delta_place, ref extent, all } = self.forks.exclusive[k];
+            let ExclusiveAccess { task, object, delta_place, ref extent, all } = self.forks.exclusive[k];
             let extent = extent.clone();
             let place = self.pending_place(extent.start)?;
             // Sums of this segment may be those of a smaller object.
@@ -374,12 +376,12 @@ impl Segment {
 
 /// Segments of which each thread uses those whose tasks it runs.
 #[derive(Clone, Copy)]
-struct OfTasks(*mut Box<Segment>);
+struct TaskSegments(*mut Box<Segment>);
 
 // SAFETY: each is used by the thread that runs its task.
-unsafe impl Sync for OfTasks {}
+unsafe impl Sync for TaskSegments {}
 
-impl OfTasks {
+impl TaskSegments {
     /// That of a task.
     ///
     /// # Safety
@@ -397,7 +399,7 @@ fn run(
     reverse: bool,
     each: impl Fn(&mut Segment, usize) + Sync,
 ) -> ForkEnd {
-    let (n, shared) = (strands.len(), OfTasks(strands.as_mut_ptr()));
+    let (n, shared) = (strands.len(), TaskSegments(strands.as_mut_ptr()));
     // SAFETY: there is one for each task, and no two tasks have one number.
     let task = |t: usize| each(unsafe { shared.of(t) }, t);
     match &parent.forks.executor {
@@ -413,17 +415,23 @@ fn run(
 }
 
 /// Add what one task touches by a delta in a place, and no other task does.
-fn add_exclusive(strands: &[Box<Segment>], found: &mut Vec<Exclusive>, compared: &mut Compared) {
+fn add_exclusive(strands: &[Box<Segment>], found: &mut Vec<ExclusiveAccess>, compared: &mut ComparedMemory) {
     let first = found.len();
     for (task, strand) in strands.iter().enumerate() {
         for (object, o) in strand.forks.pending.objects.iter().enumerate() {
             let all = !o.open && o.delta_places.iter().all(|c| !c.open);
             for c in o.delta_places.iter().filter(|c| !c.open) {
-                found.extend(c.extent.clone().map(|extent| Exclusive { task, object, delta_place: c.id, extent, all }));
+                found.extend(c.extent.clone().map(|extent| ExclusiveAccess {
+                    task,
+                    object,
+                    delta_place: c.id,
+                    extent,
+                    all,
+                }));
             }
         }
     }
-    let Compared { apart, shared } = compared;
+    let ComparedMemory { apart, shared } = compared;
     found[first..].sort_unstable_by_key(|t| (t.extent.start, t.task));
     are_apart(&found[first..], apart);
     shared.clear();

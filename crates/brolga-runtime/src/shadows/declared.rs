@@ -3,7 +3,7 @@
 //! **Question.** A pointer argument is an address. How large is what lies there, where is its
 //! shadow, and where are floats in it?
 //!
-//! **Answer.** A [`Declared`] has the addresses and, if the caller says it, the length. A
+//! **Answer.** A [`DeclaredPointer`] has the addresses and, if the caller says it, the length. A
 //! [`SharedInstance`] is a WebAssembly instance whose memory tasks of forks share. [`Floats`] are
 //! where the caller has put floats; [`KnownFloats`] has all of them by offset, for integers that
 //! become numbers.
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// A pointer argument of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Declared {
+pub struct DeclaredPointer {
     /// Address of the primal.
     pub primal: u64,
     /// Address of its shadow; 0 if it is constant.

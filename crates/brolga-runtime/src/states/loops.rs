@@ -399,7 +399,7 @@ impl LoopRun {
     }
 
     /// Do what an action of a schedule, whose slots in memory begin at `first`, says of states.
-    fn act(&mut self, base: u64, first: usize, action: Action, files: &mut LoopFiles, caller: usize) -> Done {
+    fn act(&mut self, base: u64, first: usize, action: Action, files: &mut LoopFiles, caller: usize) -> LoopResult {
         let number = |slot: SlotId| match slot {
             SlotId::Memory(n) => first + n as usize,
             SlotId::Disk(n) => n as usize,
@@ -766,7 +766,7 @@ impl LoopRun {
     }
 }
 
-type Done = Result<(), LoopFault>;
+type LoopResult = Result<(), LoopFault>;
 
 /// Put something into a slot.
 fn put<T>(slots: &mut Vec<Option<T>>, index: usize, what: T) {

@@ -26,7 +26,7 @@ use cranelift_codegen::ir::{self, InstructionData};
 use cranelift_entity::EntitySet;
 
 use crate::assemble::combined::combine;
-use crate::assemble::forward::{Forward, Lifted, forward};
+use crate::assemble::forward::{Forward, LiftedPrimal, forward};
 use crate::assemble::pullback::{PullbackGraph, PullbackParts, Pullbacks, either, pullback};
 use crate::assemble::strands;
 use crate::assemble::tangent::{Tangent, tangent};
@@ -34,7 +34,7 @@ use crate::batch::{self, Shapes};
 use crate::dce::{KnownPrimal, prune};
 use crate::facts::Facts;
 use crate::guards::rows::{can_clear, only_clears};
-use crate::guards::versioning::{Watched, watched};
+use crate::guards::versioning::{WatchedStmts, watched};
 use crate::plan::liveness::Liveness;
 use crate::plan::plan;
 use crate::plan::rerun_loops::{find, holds_good};
@@ -83,7 +83,7 @@ impl Graphs {
 }
 
 /// The graphs of a variant, and the plan that they follow.
-pub(crate) struct Assembled {
+pub(crate) struct VariantGraphs {
     pub graphs: Graphs,
     pub plan: Plan,
     /// Whether the pullback is there twice ([`crate::guards::versioning`]).
@@ -104,13 +104,13 @@ pub(crate) fn assemble(
     symbols: [&str; 2],
     ids: &mut Ids,
     observed: bool,
-) -> Result<Assembled, Diagnostics> {
+) -> Result<VariantGraphs, Diagnostics> {
     if facts.mode != Mode::Tangent {
         return Assembly::new(facts, lift, statements, symbols, ids, observed).graphs();
     }
     let Tangent { graph, seg, plan } = tangent(facts, &*lift.0, lift.1, statements, symbols[0], ids)?;
     let graphs = Graphs::One(OneGraph { graph, seg, clears: false, reverse_of: Table::default() });
-    Ok(Assembled { graphs, plan, versioned: false })
+    Ok(VariantGraphs { graphs, plan, versioned: false })
 }
 
 /// What graphs are assembled from.
@@ -127,7 +127,7 @@ struct Assembly<'s, 'f> {
     live: Liveness,
     pull_seg: Val,
     plan: Plan,
-    watch: Option<Watched>,
+    watch: Option<WatchedStmts>,
     /// Whether fragments can be moved, not cloned.
     spent: bool,
 }
@@ -167,9 +167,9 @@ impl<'s, 'f> Assembly<'s, 'f> {
     }
 
     /// The graphs of the plan, or of one that they ask for.
-    fn graphs(mut self) -> Result<Assembled, Diagnostics> {
+    fn graphs(mut self) -> Result<VariantGraphs, Diagnostics> {
         let graphs = if self.facts.mode == Mode::Split { self.pair()? } else { Graphs::One(self.joint()?) };
-        Ok(Assembled { graphs, plan: self.plan, versioned: self.watch.is_some() })
+        Ok(VariantGraphs { graphs, plan: self.plan, versioned: self.watch.is_some() })
     }
 
     fn pair(&mut self) -> Result<Graphs, Diagnostics> {
@@ -275,7 +275,7 @@ impl<'s, 'f> Assembly<'s, 'f> {
         let Statements { stmts, aux, seeds } = &mut **statements;
         let [forward_symbol, pullback_symbol] = self.symbols;
         let watching = watch.as_ref().map_or(&*stmts, |w| &w.watching);
-        let lifted = Lifted { graph: lifted, map: forward_of, spent };
+        let lifted = LiftedPrimal { graph: lifted, map: forward_of, spent };
         let fwd = forward(facts, lifted, watching, plan, forward_symbol, ids);
         let parts = PullbackParts { facts, live, plan, aux, seeds, seg: self.pull_seg, symbol: pullback_symbol };
         let pullback = |stmts: StmtSource<'_>, ids: &mut Ids| pullback(&parts, stmts, ids);

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use crate::facts::{Facts, delta_params};
 use crate::plan::table::Plan;
 use crate::translate::stmt::AdStmts;
-use crate::val_map::ByName;
+use crate::val_map::ValMap;
 
 /// The forward graph, and the name of its segment parameter.
 pub(crate) struct Forward {
@@ -34,7 +34,7 @@ pub(crate) struct Forward {
 }
 
 /// The lifted primal, and which of its blocks are which.
-pub(crate) struct Lifted<'a> {
+pub(crate) struct LiftedPrimal<'a> {
     /// The graph.
     pub graph: &'a mut CfgBlocks,
     /// The forward block of each primal block.
@@ -46,7 +46,7 @@ pub(crate) struct Lifted<'a> {
 /// Assemble the forward graph.
 pub(crate) fn forward(
     facts: &Facts<'_>,
-    Lifted { graph: lifted, map, spent }: Lifted<'_>,
+    LiftedPrimal { graph: lifted, map, spent }: LiftedPrimal<'_>,
     stmts: &AdStmts,
     plan: &Plan,
     symbol: &str,
@@ -55,7 +55,7 @@ pub(crate) fn forward(
     let func = facts.func();
     let seg = Val::D(ids.dv());
     let mut blocks = Table::with_capacity(map.len(), ids.blocks());
-    let mut notes = ByName::default();
+    let mut notes = ValMap::default();
     for (&b, id) in map.iter() {
         let primal = &mut lifted.blocks[id];
         let (taken_insts, term) = if spent {
@@ -149,7 +149,7 @@ pub(crate) fn keep_early(
     params: &[(Val, ir::Type)],
     insts: &mut Insts,
     ids: &mut Ids,
-    first: &mut ByName<u32>,
+    first: &mut ValMap<u32>,
 ) {
     let keeps = &plan.blocks[b].keeps[..];
     if keeps.is_empty() {
@@ -161,7 +161,7 @@ pub(crate) fn keep_early(
         next[k] = std::mem::replace(first.at(v), k as u32 + 1);
     }
     let mut out = Insts::with_capacity(insts.len() + keeps.len() + ENDS);
-    let mut keep = |v: Val, at: Option<ir::Inst>, first: &mut ByName<u32>, out: &mut Insts| {
+    let mut keep = |v: Val, at: Option<ir::Inst>, first: &mut ValMap<u32>, out: &mut Insts| {
         let mut k = first.get(v);
         if k != 0 {
             *first.at(v) = 0;

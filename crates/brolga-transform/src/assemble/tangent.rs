@@ -32,7 +32,7 @@ use crate::dce::{KnownPrimal, prune};
 use crate::facts::{Facts, delta_params};
 use crate::plan::table::Plan;
 use crate::translate::Statements;
-use crate::translate::convert::{Converts, asking, told};
+use crate::translate::convert::{TicketConversion, asking, told};
 use crate::translate::tangent::fit::{fit, tangent_type, type_of, unknown};
 use crate::verified;
 
@@ -115,7 +115,7 @@ struct BlockEnd<'e, 'a, 'f> {
     at: Option<ir::Inst>,
 }
 
-impl Converts for BlockEnd<'_, '_, '_> {
+impl TicketConversion for BlockEnd<'_, '_, '_> {
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
         self.put(asking(symbol, args, ty), ty)
     }

@@ -30,7 +30,7 @@
 //! [`Options::width`]: brolga_ir::Options
 
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Target, Term};
-use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Asks, Defs, Shape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, ClearQuery, Defs, Shape, Val};
 use brolga_ir::map::{HashMap, HashSet, Table};
 use brolga_ir::{BlockId, Diagnostic, Diagnostics};
 use cranelift_codegen::ir::{self, AbiParam, Signature, Type};
@@ -45,7 +45,7 @@ mod parts;
 mod series;
 mod value;
 
-use parts::{Wide, chunks};
+use parts::{WideValue, chunks};
 
 /// What to do instead.
 pub(crate) const ONE_BY_ONE: &str = "derive it for one direction (`Options::width` 1), and run it once for each";
@@ -162,7 +162,7 @@ struct Widener<'a, 'f> {
     /// Names of integers all of whose bits are set: the bytes of a tangent that is not known.
     poison: HashSet<Val>,
     /// Names that are wide.
-    wide: HashMap<Val, Wide>,
+    wide: HashMap<Val, WideValue>,
     /// In the present block: vectors all of whose lanes are one value.
     splats: HashMap<(Val, Type), Val>,
     /// In the present block: wide names, value by value.
@@ -304,7 +304,9 @@ impl Widener<'_, '_> {
             AdOp::Hold(name, _) | AdOp::Held(name) if self.held.contains_key(&name) => self.hold(name, &inst),
             AdOp::AddMem { .. } => self.add(&inst),
             AdOp::TakeMem { .. } | AdOp::PeekMem { .. } => self.read(&inst),
-            AdOp::ZeroMem { bytes: ..4, asks: Asks::Zero | Asks::Bits, .. } => self.unfit("a part of a float"),
+            AdOp::ZeroMem { bytes: ..4, asks: ClearQuery::Zero | ClearQuery::Bits, .. } => {
+                self.unfit("a part of a float")
+            }
             AdOp::Series(primal, result, _) => self.series(primal, result.into(), &inst),
             AdOp::LoadTangent { .. } => self.load(&inst),
             AdOp::StoreTangent { .. } => self.store(&inst),
@@ -328,7 +330,7 @@ impl Widener<'_, '_> {
             Val::Tangent(v, _) => (0..n).map(|k| Val::Tangent(v, k as u8)).collect(),
             _ => (0..n).map(|_| Val::D(self.ids.dv())).collect(),
         };
-        self.wide.insert(name, Wide { ty, parts: parts.clone() });
+        self.wide.insert(name, WideValue { ty, parts: parts.clone() });
         parts
     }
 
@@ -340,7 +342,7 @@ impl Widener<'_, '_> {
                 self.put([(name, ty)].into(), AdOp::Arith(Arith::Copy, [part].into(), ty));
             }
         } else {
-            self.wide.insert(name, Wide { ty, parts });
+            self.wide.insert(name, WideValue { ty, parts });
         }
     }
 }

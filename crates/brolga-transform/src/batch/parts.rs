@@ -12,7 +12,7 @@ use cranelift_codegen::ir::{Type, types};
 
 /// A name that stands for N values.
 #[derive(Clone, Debug)]
-pub(super) struct Wide {
+pub(super) struct WideValue {
     /// The type of one.
     pub ty: Type,
     /// What holds them.

@@ -14,7 +14,7 @@ use brolga_ir::inst::{AdOp, Args, Arith, Val};
 use cranelift_codegen::ir::{Type, types};
 
 use super::Widener;
-use super::parts::{Wide, chunks, vector};
+use super::parts::{WideValue, chunks, vector};
 
 /// Whether an operation does the same to each lane of a vector as to a scalar, in the same bits.
 fn is_elementwise(op: &Arith) -> bool {
@@ -68,7 +68,7 @@ impl Widener<'_, '_> {
 
     /// N values one by one.
     pub(super) fn lanes(&mut self, v: Val) -> Vec<Val> {
-        let Some(Wide { ty, parts }) = self.wide.get(&v).cloned() else { return vec![v; self.width] };
+        let Some(WideValue { ty, parts }) = self.wide.get(&v).cloned() else { return vec![v; self.width] };
         if let Some(known) = self.lanes.get(&v) {
             return known.clone();
         }

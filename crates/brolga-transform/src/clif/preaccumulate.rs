@@ -177,12 +177,13 @@ struct CotangentChain {
 
 impl CotangentChain {
     /// What must hold of nodes for `c·x̄ + b` to be the number that the chain has.
-    fn asked(&self) -> impl Iterator<Item = (usize, Chosen)> + '_ {
+    fn asked(&self) -> impl Iterator<Item = (usize, NumberTest)> + '_ {
         // What is infinite makes `c` infinite or NaN.
-        let of = |n| if self.line.c == Some(n) { Chosen::Normal } else { Chosen::NotSmall };
+        let of = |n| if self.line.c == Some(n) { NumberTest::Normal } else { NumberTest::NotSmall };
         let factors = self.factors.iter().map(move |&n| (n, of(n)));
         let computed = |n: &usize| !matches!(self.nodes[*n], ChainNode::Is(_)) && !self.factors.contains(n);
-        factors.chain([self.line.c, self.line.b].into_iter().flatten().filter(computed).map(|n| (n, Chosen::Finite)))
+        factors
+            .chain([self.line.c, self.line.b].into_iter().flatten().filter(computed).map(|n| (n, NumberTest::Finite)))
     }
 }
 
@@ -384,11 +385,11 @@ fn holds(pos: &mut FuncCursor<'_>, chain: &CotangentChain, values: &[Value]) -> 
     };
     for (n, asked) in chain.asked() {
         let v = values[n];
-        if asked != Chosen::Finite {
+        if asked != NumberTest::Finite {
             let size = pos.ins().fabs(v);
             least = Some(least.map_or(size, |least| pos.ins().fmin(least, size)));
         }
-        if asked != Chosen::NotSmall {
+        if asked != NumberTest::NotSmall {
             let zero = pos.ins().fsub(v, v);
             bound = pos.ins().fadd(zero, bound);
         }
@@ -462,7 +463,7 @@ fn multiplied(pos: &mut FuncCursor<'_>, chain: &CotangentChain) -> SmallVec<[Val
 
 /// What is asked of a number.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Chosen {
+enum NumberTest {
     Finite,
     /// It has all its digits: it is normal, infinite or NaN.
     NotSmall,
@@ -472,12 +473,12 @@ enum Chosen {
 
 /// What is not zero if it is so. It is the exponent of a number that is asked for: that of zero is
 /// zero, and that of what is infinite or NaN has all bits set, so that its successor has none.
-fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Chosen) -> Value {
+fn is(pos: &mut FuncCursor<'_>, v: Value, asked: NumberTest) -> Value {
     let (int, mantissa, exponents) = match pos.func.dfg.value_type(v) {
         types::F64 => (types::I64, 52, 0x7ff),
         _ => (types::I32, 23, 0xff),
     };
-    if matches!(asked, Chosen::Finite) {
+    if matches!(asked, NumberTest::Finite) {
         // Otherwise it is no number.
         let zero = pos.ins().fsub(v, v);
         return pos.ins().fcmp(FloatCC::Ordered, zero, zero);
@@ -485,12 +486,12 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: Chosen) -> Value {
     let bits = pos.ins().bitcast(int, MemFlagsData::new(), v);
     let shift = pos.ins().iconst(types::I32, mantissa);
     let mut exponent = pos.ins().ushr(bits, shift);
-    if !matches!(asked, Chosen::NotSmall) {
+    if !matches!(asked, NumberTest::NotSmall) {
         let one = pos.ins().iconst(int, 1);
         exponent = pos.ins().iadd(exponent, one);
     }
     // Behind zero comes one, and behind all others two and more.
-    let mask = pos.ins().iconst(int, if matches!(asked, Chosen::Normal) { exponents - 1 } else { exponents });
+    let mask = pos.ins().iconst(int, if matches!(asked, NumberTest::Normal) { exponents - 1 } else { exponents });
     // The choice asks whether that is zero.
     pos.ins().band(exponent, mask)
 }

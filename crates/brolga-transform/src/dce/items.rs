@@ -15,7 +15,7 @@ use brolga_ir::map::HashMap;
 use cranelift_codegen::ir;
 
 use super::control_dependence::Control;
-use crate::val_map::ByName;
+use crate::val_map::ValMap;
 
 /// An item: a block parameter, an instruction or a terminator, by number. A block's parameters come
 /// first, then its instructions, then its terminator.
@@ -44,9 +44,9 @@ impl UseChains {
 /// The items that define each name, for uses in other blocks.
 struct DefinedNames {
     /// Those of the forward part, and derived values.
-    global: ByName<Chain>,
+    global: ValMap<Chain>,
     /// Those of the pullback part.
-    local: ByName<Chain>,
+    local: ValMap<Chain>,
     /// Those of each loop that the pullback part runs again, by its header.
     rerun: HashMap<(ir::Block, Val), Chain>,
 }
@@ -72,7 +72,7 @@ impl DefinedNames {
 
 /// What has been defined so far in the present block. Others have left theirs behind, which is told
 /// by the block. Derived values, which are most, are defined once, so where does not matter.
-struct BlockDefs(ByName<(u32, u32)>);
+struct BlockDefs(ValMap<(u32, u32)>);
 
 impl BlockDefs {
     fn define(&mut self, block: usize, name: Val, item: ItemId) {
@@ -113,7 +113,7 @@ impl<'g> Items<'g> {
             reads: Vec::new(),
             // Most define one name and read one or two.
             chains: UseChains(Vec::with_capacity(3 * size)),
-            names: DefinedNames { global: ByName::new(values), local: ByName::new(values), rerun: HashMap::default() },
+            names: DefinedNames { global: ValMap::new(values), local: ValMap::new(values), rerun: HashMap::default() },
             blocks,
         };
         for (b, block) in items.blocks.iter().enumerate() {
@@ -129,7 +129,7 @@ impl<'g> Items<'g> {
             }
         }
         items.reads.resize(items.block.len(), Chain::default());
-        let mut here = BlockDefs(ByName::new(values));
+        let mut here = BlockDefs(ValMap::new(values));
         for b in 0..items.blocks.len() {
             let block = items.blocks[b];
             let first = items.first[b];

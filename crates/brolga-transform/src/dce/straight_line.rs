@@ -25,11 +25,11 @@ use cranelift_entity::SecondaryMap;
 
 use super::items::each_operand;
 use super::uses::{DceCell, KnownPrimal, Use, cells_read, use_of};
-use crate::val_map::ByName;
+use crate::val_map::ValMap;
 
 /// What is needed.
 #[derive(Debug)]
-pub(super) struct Needed {
+pub(super) struct NeededItems {
     /// The blocks in the order in which they run, by their place in the graph.
     order: Vec<usize>,
     /// By block, as they are in the graph: whether each of its parameters and instructions is
@@ -37,7 +37,7 @@ pub(super) struct Needed {
     items: Vec<Vec<bool>>,
 }
 
-impl Needed {
+impl NeededItems {
     /// Whether it is the same as was found in another way.
     pub(super) fn is(&self, items: &[Vec<bool>]) -> bool {
         self.items == items
@@ -60,13 +60,13 @@ impl Needed {
 }
 
 /// What is needed, if the blocks follow each other.
-pub(super) fn needed(graph: &CfgBlocks, known: KnownPrimal<'_>) -> Option<Needed> {
+pub(super) fn needed(graph: &CfgBlocks, known: KnownPrimal<'_>) -> Option<NeededItems> {
     let order = chain(graph)?;
     let mut found: Vec<_> = graph.blocks.values().map(|b| vec![false; b.params.len() + b.insts.len()]).collect();
     let mut wanted = NeededNames {
         graph,
-        names: ByName::new(known.primal.dfg.num_values()),
-        here: ByName::default(),
+        names: ValMap::new(known.primal.dfg.num_values()),
+        here: ValMap::default(),
         open: Vec::new(),
         forward: None,
         cts: SecondaryMap::new(),
@@ -112,7 +112,7 @@ pub(super) fn needed(graph: &CfgBlocks, known: KnownPrimal<'_>) -> Option<Needed
         wanted.leave(at);
         next = Some(b);
     }
-    Some(Needed { order, items: found })
+    Some(NeededItems { order, items: found })
 }
 
 /// The blocks one after the other, if each of them leads to one other, and all are reached.
@@ -153,13 +153,13 @@ impl WalkPoint {
 struct NeededNames<'g> {
     graph: &'g CfgBlocks,
     /// Names that some block in front defines.
-    names: ByName<bool>,
+    names: ValMap<bool>,
     /// Names that the present block of the pullback part may define: its number.
-    here: ByName<u32>,
+    here: ValMap<u32>,
     /// All that were put there.
     open: Vec<Val>,
     /// What the forward part defines, once that has been asked for.
-    forward: Option<ByName<bool>>,
+    forward: Option<ValMap<bool>>,
     /// Cells: those of cotangents, and others.
     cts: SecondaryMap<ir::Value, bool>,
     cells: HashSet<DceCell>,
@@ -196,10 +196,10 @@ impl NeededNames<'_> {
         }
     }
 
-    fn forward(&mut self) -> &ByName<bool> {
+    fn forward(&mut self) -> &ValMap<bool> {
         let is_forward = |b: &&CfgBlock| b.role.is_forward();
         self.forward.get_or_insert_with(|| {
-            let mut found = ByName::default();
+            let mut found = ValMap::default();
             for block in self.graph.blocks.values().filter(is_forward) {
                 let defs = block.insts.values().flat_map(|i| i.defs.iter().map(|d| d.0));
                 block.params.iter().map(|p| p.0).chain(defs).for_each(|name| *found.at(name) = true);

@@ -34,7 +34,7 @@ pub(super) const UNTRACKED: &str = "address__untracked";
 
 /// A program, and what is derived in place of a function. Its instructions have the numbers that
 /// they have in the function.
-pub(super) struct Prepared<'p> {
+pub(super) struct PreparedProgram<'p> {
     pub program: Cow<'p, Program>,
     pub func: FuncKey,
     /// The function.
@@ -47,11 +47,11 @@ pub(super) fn prepared<'p>(
     of: FuncKey,
     spec: &Spec,
     isa: &dyn TargetIsa,
-) -> Result<Prepared<'p>, Diagnostics> {
+) -> Result<PreparedProgram<'p>, Diagnostics> {
     let f = program.funcs[of].clone();
     let fits = spec.params.len() == f.signature.params.len();
     let body = f.body.as_ref().filter(|_| fits && spec.params.iter().any(|p| p.consumed.is_some()));
-    let Some(body) = body else { return Ok(Prepared { program, func: of, of }) };
+    let Some(body) = body else { return Ok(PreparedProgram { program, func: of, of }) };
     let mut program = program.into_owned();
     untracked(&mut program, isa)?;
     let names = (1..).map(|n| match n {
@@ -64,10 +64,10 @@ pub(super) fn prepared<'p>(
     let copy = program.func_mut(func);
     (copy.srclocs, copy.called, copy.untracked) = (f.srclocs.clone(), f.called.clone(), f.untracked);
     copy.stems = f.stems.clone();
-    Ok(Prepared { program: Cow::Owned(program), func, of })
+    Ok(PreparedProgram { program: Cow::Owned(program), func, of })
 }
 
-impl Prepared<'_> {
+impl PreparedProgram<'_> {
     /// Problems of the copy are problems of the function.
     pub(super) fn problems(&self, mut found: Diagnostics) -> Diagnostics {
         let [copy, symbol] = [self.func, self.of].map(|f| &self.program.funcs[f].symbol);

@@ -46,24 +46,26 @@ pub(super) fn begin(cursor: &mut FuncCursor<'_>, workspace: ir::Value, values: [
 }
 
 /// What is compared with what is there, where the tape is said to end too soon.
-enum Compared {
+enum CapacityTest {
     /// A position with the end.
     End { wanted: ir::Value, end: ir::Value },
     /// A distance from `top` with what is left, or so many times two to the power `k` bytes.
     Left { n: ir::Value, top: ir::Value, end: ir::Value, k: Option<ir::Value> },
 }
 
-fn compared(func: &ir::Function, over: ir::Value) -> Option<Compared> {
+fn compared(func: &ir::Function, over: ir::Value) -> Option<CapacityTest> {
     let def = |v| Some(func.dfg.insts[func.dfg.value_def(func.dfg.resolve_aliases(v)).inst()?]);
     let InstructionData::IntCompare { cond: IntCC::UnsignedGreaterThan, args: [n, there], .. } = def(over)? else {
         return None;
     };
     let left = |v, k| match def(v)? {
-        InstructionData::Binary { opcode: Opcode::Isub, args: [end, top] } => Some(Compared::Left { n, top, end, k }),
+        InstructionData::Binary { opcode: Opcode::Isub, args: [end, top] } => {
+            Some(CapacityTest::Left { n, top, end, k })
+        }
         _ => None,
     };
     match def(there)? {
-        InstructionData::Load { .. } => Some(Compared::End { wanted: n, end: there }),
+        InstructionData::Load { .. } => Some(CapacityTest::End { wanted: n, end: there }),
         InstructionData::Binary { opcode: Opcode::Ushr, args: [v, k] } => left(v, Some(k)),
         _ => left(there, None),
     }
@@ -73,8 +75,8 @@ fn compared(func: &ir::Function, over: ir::Value) -> Option<Compared> {
 /// soon.
 pub(super) fn wanted(cursor: &mut FuncCursor<'_>, over: ir::Value) -> Option<(ir::Value, ir::Value)> {
     Some(match compared(cursor.func, over)? {
-        Compared::End { wanted, end } => (wanted, end),
-        Compared::Left { n, top, end, k } => (behind(cursor, top, n, k), end),
+        CapacityTest::End { wanted, end } => (wanted, end),
+        CapacityTest::Left { n, top, end, k } => (behind(cursor, top, n, k), end),
     })
 }
 
@@ -82,7 +84,7 @@ pub(super) fn wanted(cursor: &mut FuncCursor<'_>, over: ir::Value) -> Option<(ir
 /// is less than nothing, and would be taken for very much.
 pub(super) fn over(cursor: &mut FuncCursor<'_>, over: ir::Value) -> ir::Value {
     match compared(cursor.func, over) {
-        Some(Compared::Left { top, end, .. }) => {
+        Some(CapacityTest::Left { top, end, .. }) => {
             let behind = cursor.ins().icmp(IntCC::UnsignedGreaterThan, top, end);
             cursor.ins().bor(over, behind)
         }

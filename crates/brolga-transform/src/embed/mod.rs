@@ -51,7 +51,7 @@ use cranelift_codegen::isa::TargetIsa;
 use crate::called::resolved;
 use crate::clif::dead_segment_arg;
 use crate::derived::Derivation;
-use crate::pipeline::all_variants::Asked;
+use crate::pipeline::all_variants::DerivationInput;
 use crate::pipeline::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
 use crate::standalone::derived_func::{DerivedFunc, duplicated};
@@ -231,7 +231,7 @@ fn deltas(spec: &Spec, variant: &Variant) -> Vec<(usize, Option<Elem>)> {
 
 /// What is derived without the run time.
 fn derived(
-    prepared: &consumed::Prepared<'_>,
+    prepared: &consumed::PreparedProgram<'_>,
     spec: &Spec,
     options: &Options,
     isa: &dyn TargetIsa,
@@ -247,7 +247,7 @@ fn derived(
     }
     .settled();
     let request = &spec.request(prepared.func, primal);
-    let found = attempt(Asked { program, request, options: &options, isa })?.1;
+    let found = attempt(DerivationInput { program, request, options: &options, isa })?.1;
     found.verify(isa)?;
     none_is_derived(&found)?;
     Ok(found)

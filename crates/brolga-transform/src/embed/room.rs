@@ -170,25 +170,25 @@ fn by_symbol(derived: &[DerivedFunc]) -> BTreeMap<String, usize> {
 }
 
 /// What an instruction calls.
-enum Called {
+enum CallTarget {
     DerivedFunc(usize),
     /// A function by its address: of those whose address is taken, any.
     Unknown,
 }
 
-fn called(func: &ir::Function, inst: ir::Inst, by_symbol: &BTreeMap<String, usize>) -> Option<Called> {
+fn called(func: &ir::Function, inst: ir::Inst, by_symbol: &BTreeMap<String, usize>) -> Option<CallTarget> {
     match func.dfg.insts[inst] {
         InstructionData::Call { func_ref, .. } => {
             let symbol = symbol_of(func, &func.dfg.ext_funcs[func_ref].name);
-            by_symbol.get(&symbol).map(|&i| Called::DerivedFunc(i))
+            by_symbol.get(&symbol).map(|&i| CallTarget::DerivedFunc(i))
         }
-        InstructionData::CallIndirect { .. } => Some(Called::Unknown),
+        InstructionData::CallIndirect { .. } => Some(CallTarget::Unknown),
         _ => None,
     }
 }
 
 /// What an instruction asks for.
-enum Asks {
+enum SpaceDemand {
     /// So many bytes of a channel.
     Bytes(Channel, u64),
     /// A size that is known when it runs.
@@ -197,7 +197,7 @@ enum Asks {
 
 /// Whether an instruction asks for room on the tape of its function. A program whose functions are
 /// derivatives themselves may ask for room on a tape of its own; that is the program's affair.
-fn asks_for(one: &DerivedFunc, inst: ir::Inst) -> Option<Asks> {
+fn asks_for(one: &DerivedFunc, inst: ir::Inst) -> Option<SpaceDemand> {
     let func = &one.func;
     let InstructionData::CondTrap { opcode: Opcode::Trapnz, code, arg } = func.dfg.insts[inst] else { return None };
     if code != TrapCode::unwrap_user(Check::TapeFull as u8) {
@@ -222,14 +222,14 @@ fn asks_for(one: &DerivedFunc, inst: ir::Inst) -> Option<Asks> {
         let limits = [Channel::Mixed].into_iter().chain(Channel::TYPED);
         let channel = limits.into_iter().find(|c| segment::field(*c, Position::Limit) == i32::from(offset))?;
         if let Some(bytes) = at_once {
-            return Some(Some(Asks::Bytes(channel, u64::try_from(bytes).ok()? + 16)));
+            return Some(Some(SpaceDemand::Bytes(channel, u64::try_from(bytes).ok()? + 16)));
         }
         let Some(InstructionData::Binary { opcode: Opcode::Iadd, args: [_, size] }) = def(top) else { return None };
         let size = u64::try_from(constant_int(func, func.dfg.resolve_aliases(size))?).ok()?;
         // A frame begins at a multiple of 16.
-        Some(Some(Asks::Bytes(channel, size + 16)))
+        Some(Some(SpaceDemand::Bytes(channel, size + 16)))
     };
-    found().unwrap_or(Some(Asks::Unknown))
+    found().unwrap_or(Some(SpaceDemand::Unknown))
 }
 
 /// Bytes of each channel.
@@ -260,15 +260,15 @@ impl Bounds<'_> {
         for (&block, cyclic) in blocks.iter().zip(cyclic) {
             for inst in func.layout.block_insts(block) {
                 let n = match (asks_for(one, inst), called(func, inst, &self.by_symbol)) {
-                    (Some(Asks::Bytes(channel, size)), _) => {
+                    (Some(SpaceDemand::Bytes(channel, size)), _) => {
                         let mut n = Bytes::default();
                         n[channel.index()] = size;
                         Some(n)
                     }
-                    (Some(Asks::Unknown), _) => None,
-                    (None, Some(Called::DerivedFunc(callee))) => self.of(callee),
+                    (Some(SpaceDemand::Unknown), _) => None,
+                    (None, Some(CallTarget::DerivedFunc(callee))) => self.of(callee),
                     // What is called by address gets a workspace like anything else.
-                    (None, Some(Called::Unknown)) => None,
+                    (None, Some(CallTarget::Unknown)) => None,
                     (None, None) => continue,
                 };
                 let n = if cyclic { n.filter(|n| *n == Bytes::default()) } else { n };
@@ -307,8 +307,8 @@ fn return_where_full(derived: &mut [DerivedFunc], channel: Channel, growing: Opt
             let fails = |inst| {
                 asks_for(p, inst).is_some()
                     || match called(&p.func, inst, &by_symbol) {
-                        Some(Called::DerivedFunc(callee)) => fail.contains(&callee),
-                        Some(Called::Unknown) => p.segment.is_some(),
+                        Some(CallTarget::DerivedFunc(callee)) => fail.contains(&callee),
+                        Some(CallTarget::Unknown) => p.segment.is_some(),
                         None => false,
                     }
             };
@@ -321,21 +321,21 @@ fn return_where_full(derived: &mut [DerivedFunc], channel: Channel, growing: Opt
         }
     }
     for &i in &fail {
-        let fails = |called: Called| match called {
-            Called::DerivedFunc(callee) => fail.contains(&callee),
-            Called::Unknown => true,
+        let fails = |called: CallTarget| match called {
+            CallTarget::DerivedFunc(callee) => fail.contains(&callee),
+            CallTarget::Unknown => true,
         };
         let Some(segment) = derived[i].segment else { continue };
         let own = insts(&derived[i].func).filter(|&inst| asks_for(&derived[i], inst).is_some()).collect();
         let func = &mut derived[i].func;
         let entry = func.layout.entry_block().expect("it has a body");
         let workspace = func.dfg.block_params(entry)[segment];
-        Returning { func, workspace, channel, own, growing, full: None, left: None }.all(&by_symbol, fails);
+        ExitWriter { func, workspace, channel, own, growing, full: None, left: None }.all(&by_symbol, fails);
     }
 }
 
 /// Writes ways out of a function whose run does not fit.
-struct Returning<'f> {
+struct ExitWriter<'f> {
     func: &'f mut ir::Function,
     workspace: ir::Value,
     channel: Channel,
@@ -349,8 +349,8 @@ struct Returning<'f> {
     left: Option<ir::Block>,
 }
 
-impl Returning<'_> {
-    fn all(&mut self, by_symbol: &BTreeMap<String, usize>, fails: impl Fn(Called) -> bool) {
+impl ExitWriter<'_> {
+    fn all(&mut self, by_symbol: &BTreeMap<String, usize>, fails: impl Fn(CallTarget) -> bool) {
         for inst in insts(self.func).collect::<Vec<_>>() {
             if self.own.contains(&inst) {
                 let InstructionData::CondTrap { arg, .. } = self.func.dfg.insts[inst] else { unreachable!("it asks") };

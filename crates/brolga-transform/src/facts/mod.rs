@@ -149,7 +149,7 @@ impl<'a> Facts<'a> {
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
         let given = summaries.given(variant.func);
         let input = PointerInput { program, func, cfg, params: &variant.params, summaries, given, pointer_copy, bits };
-        let solve::Solved { pointers, contents, lanes, steps } = solve::solve(&input, &variant.results, uses);
+        let solve::MemorySolution { pointers, contents, lanes, steps } = solve::solve(&input, &variant.results, uses);
         let constant = Constant::compute(
             &ConstantInput { program, variant, func, cfg, blocks: &blocks, effects: summaries.effects() },
             root,

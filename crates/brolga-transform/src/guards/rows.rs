@@ -11,7 +11,7 @@
 //! **Cost.** One pass over the statements, and over the graph that clears.
 
 use brolga_ir::block::{CfgBlocks, Fragment, Ids, Term};
-use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Asks, Defs, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, ClearQuery, Defs, Val};
 use brolga_ir::map::HashSet;
 use cranelift_codegen::ir;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -64,7 +64,7 @@ pub(crate) fn clearing(rows: &[Rows], stmts: &AdStmts, ids: &mut Ids) -> AdStmts
         if rows.iter().any(|r| r.argument.is_some() && r.loads.contains(&stmt.primal)) {
             for inst in stmt.rvs.values() {
                 let AdOp::AddMem { place, shape, .. } = inst.op else { continue };
-                let op = AdOp::ZeroMem { place, bytes: shape.bytes(), asks: Asks::Nothing, cuts: None };
+                let op = AdOp::ZeroMem { place, bytes: shape.bytes(), asks: ClearQuery::Nothing, cuts: None };
                 rvs.insert(ids.inst(), AdInst { defs: Defs::default(), op, at: inst.at });
             }
         }

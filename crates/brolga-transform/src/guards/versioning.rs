@@ -98,7 +98,7 @@ const MOST_ENDS: usize = 4;
 const ITERATIONS: f64 = 8.0;
 
 /// The same statements for runs that are watched.
-pub(crate) struct Watched {
+pub(crate) struct WatchedStmts {
     /// Forward fragments, with what is watched in them.
     pub watching: AdStmts,
     /// Reverse fragments without the guards that are not needed then, of their own names, which
@@ -116,7 +116,7 @@ pub(crate) fn watched(
     stmts: &AdStmts,
     live: &dyn Fn(ir::Value) -> bool,
     ids: &mut Ids,
-) -> Option<Watched> {
+) -> Option<WatchedStmts> {
     if !facts.options.runs(Pass::VersionGuards) || facts.options.runs(Pass::CostModel) && stmts.len() > MOST {
         return None;
     }
@@ -209,7 +209,7 @@ pub(crate) fn watched(
         }
         half(s, Fragment::default(), Fragment::default(), rvs)
     };
-    Some(Watched { watching, free: stmts.values().map(free).collect(), clearing })
+    Some(WatchedStmts { watching, free: stmts.values().map(free).collect(), clearing })
 }
 
 /// A statement with other fragments and without guards.

@@ -43,7 +43,7 @@ use cranelift_entity::SecondaryMap;
 
 use crate::clif::dead_segment_arg;
 use crate::derived::{Derivation, DerivedCombined};
-use crate::pipeline::all_variants::Asked;
+use crate::pipeline::all_variants::DerivationInput;
 use crate::pipeline::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
 use crate::standalone::derived_func::DerivedFunc;
@@ -155,7 +155,7 @@ pub(crate) fn settled(
     let mut request = request.clone();
     request.args.iter_mut().for_each(|a| a.promises.fresh = false);
     let options = Options { tape: TapeKind::Typed, ..options.clone() }.settled();
-    let found = attempt(Asked { program, request: &request, options: &options, isa })?.1;
+    let found = attempt(DerivationInput { program, request: &request, options: &options, isa })?.1;
     found.verify(isa)?;
     none_is_derived(&found)?;
     let combined = found.combined.as_ref().expect("both modes have one function");

@@ -32,7 +32,7 @@
 //! derived again at most once for each fact that all have to know, and once for each set of loops
 //! that are refused as functions.
 
-use brolga_analysis::calls::summarise::Learned;
+use brolga_analysis::calls::summarise::PriorFacts;
 use brolga_analysis::calls::{handed_down, opaque_allocator, summarise};
 use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Summaries, Variant};
@@ -47,13 +47,15 @@ use cranelift_entity::EntitySet;
 use crate::assemble::strands::{FloatSizes, float_sizes};
 use crate::clif::dead_segment_arg;
 use crate::clif::tail_recursion::jump_back;
-use crate::derived::{Addressable, Derivation, Emitted, PairSymbols, Symbols};
+use crate::derived::{Addressable, Derivation, DerivedVariant, PairSymbols, Symbols};
 use crate::facts::Context;
-use crate::pipeline::{Depth, Goal, Need, Observer, Outcome, Shared, Stages, VariantInput, derive_variant};
+use crate::pipeline::{
+    Depth, Goal, Observer, Outcome, ProgramFact, Stages, VariantContext, VariantInput, derive_variant,
+};
 use crate::primal::mem2reg::CalleeWrites;
 use crate::primal::normalise::{Normalised, PrimalCx, normalise};
 use crate::program::check_request;
-use crate::program::forward_root::{self, Served, on_tape};
+use crate::program::forward_root::{self, ServingVariant, on_tape};
 use crate::program::inline::{Inlining, inlined};
 use crate::program::outline::{OutlinedLoops, StayingLoop, functions_named, outline};
 use crate::program::reachable::{addressed, calls_indirectly, primal_symbol, reach, with_called_by_rules, with_chain};
@@ -72,7 +74,7 @@ pub(crate) struct Manner<'a> {
     /// What else some function is known to do: all say where they store integers that become a
     /// float's bits ([`brolga_analysis::activity::demand`]), or where they load what is lost where
     /// there is no shadow ([`brolga_analysis::activity::numbers`]).
-    pub known: Learned,
+    pub known: PriorFacts,
     /// Whether it is known that a function moves words as if doubles need not lie at multiples of
     /// eight ([`Program::unaligned_doubles`]).
     pub unaligned: bool,
@@ -83,13 +85,13 @@ pub(crate) struct Manner<'a> {
 impl<'a> Manner<'a> {
     /// With these calls replaced.
     pub(crate) fn with(inlining: &'a Inlining) -> Self {
-        Self { inlining, pieces: false, known: Learned::default(), unaligned: false, staying: &[] }
+        Self { inlining, pieces: false, known: PriorFacts::default(), unaligned: false, staying: &[] }
     }
 }
 
 /// A program, what is asked of it, and for which machine.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct DerivationInput<'a> {
     pub program: &'a Program,
     pub request: &'a Request,
     pub options: &'a Options,
@@ -98,7 +100,7 @@ pub(crate) struct Asked<'a> {
 
 /// Run the pipeline in one manner and not otherwise.
 pub(crate) fn derive_in_manner(
-    asked: Asked<'_>,
+    asked: DerivationInput<'_>,
     manner: Manner<'_>,
     observer: Observer<'_>,
 ) -> Result<Derivation, Diagnostics> {
@@ -107,13 +109,17 @@ pub(crate) fn derive_in_manner(
 
 /// Ask what stands in the way of all variants that a request leads to, without deriving any: a
 /// small part of the work.
-pub(crate) fn examine(asked: Asked<'_>, inlining: &Inlining, observer: Observer<'_>) -> Result<(), Diagnostics> {
+pub(crate) fn examine(
+    asked: DerivationInput<'_>,
+    inlining: &Inlining,
+    observer: Observer<'_>,
+) -> Result<(), Diagnostics> {
     run(asked, Manner::with(inlining), Depth::Examine, observer).map(drop)
 }
 
 /// The pipeline, as far as `depth` says; without a derivation, if that is not all the way.
 fn run(
-    asked: Asked<'_>,
+    asked: DerivationInput<'_>,
     manner: Manner<'_>,
     depth: Depth,
     mut observer: Observer<'_>,
@@ -121,7 +127,7 @@ fn run(
     check_request::check(asked.program, asked.request)?;
     check_request::check_width(asked.options)?;
     let options = &asked.options.settled();
-    let asked = Asked { options, ..asked };
+    let asked = DerivationInput { options, ..asked };
     let mut manner = manner;
     let mut staying = manner.staying.to_vec();
     loop {
@@ -131,13 +137,13 @@ fn run(
                 staying.extend(loops);
                 manner
             }
-            RunEnd::Needs(Need::Demands) => {
-                Manner { pieces: true, known: Learned { demanded: true, ..manner.known }, ..manner }
+            RunEnd::Needs(ProgramFact::Demands) => {
+                Manner { pieces: true, known: PriorFacts { demanded: true, ..manner.known }, ..manner }
             }
-            RunEnd::Needs(Need::Numbers) => {
-                Manner { known: Learned { leaves_shadows: true, ..manner.known }, ..manner }
+            RunEnd::Needs(ProgramFact::Numbers) => {
+                Manner { known: PriorFacts { leaves_shadows: true, ..manner.known }, ..manner }
             }
-            RunEnd::Needs(Need::UnalignedDoubles) => Manner { unaligned: true, ..manner },
+            RunEnd::Needs(ProgramFact::UnalignedDoubles) => Manner { unaligned: true, ..manner },
         };
     }
 }
@@ -147,13 +153,13 @@ enum RunEnd {
     /// With a derivation, if one was asked for.
     Ends(Option<Box<Derivation>>),
     /// All have to start again, and know of something.
-    Needs(Need),
+    Needs(ProgramFact),
     /// All have to start again, and these loops are not outlined.
     Stay(Vec<StayingLoop>),
 }
 
 fn derive_all(
-    asked: Asked<'_>,
+    asked: DerivationInput<'_>,
     manner: Manner<'_>,
     staying: &[StayingLoop],
     depth: Depth,
@@ -168,7 +174,7 @@ fn derive_all(
     let mut summaries = Summaries::as_asked(&program, &bodies, manner.known);
     let root = Variant::of_request(asked.request, &bodies[&asked.request.func].func.signature);
     handed_down::compute(&program, &bodies, &root, &mut summaries);
-    let asked = Asked { program: &program, ..asked };
+    let asked = DerivationInput { program: &program, ..asked };
     let mut all = AllVariants::new(asked, manner, &normalised, &summaries, problems);
     if let Err(need) = all.work_off(depth, observer) {
         return Ok(RunEnd::Needs(need));
@@ -215,8 +221,8 @@ struct Primals {
 }
 
 /// Reachable functions, inlined and normalised, with loops outlined but for some.
-fn primals(asked: Asked<'_>, inlining: &Inlining, staying: &[StayingLoop]) -> Primals {
-    let Asked { request, options, isa, .. } = asked;
+fn primals(asked: DerivationInput<'_>, inlining: &Inlining, staying: &[StayingLoop]) -> Primals {
+    let DerivationInput { request, options, isa, .. } = asked;
     let mut program = asked.program.clone();
     let mut problems = Diagnostics::default();
     let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
@@ -269,7 +275,7 @@ fn primals(asked: Asked<'_>, inlining: &Inlining, staying: &[StayingLoop]) -> Pr
 
 /// The worklist, and what has come of it so far.
 struct AllVariants<'a> {
-    asked: Asked<'a>,
+    asked: DerivationInput<'a>,
     manner: Manner<'a>,
     normalised: &'a IndexMap<FuncKey, Normalised>,
     summaries: &'a Summaries,
@@ -286,7 +292,7 @@ struct AllVariants<'a> {
     /// Functions whose address is taken.
     addressed: Vec<FuncKey>,
     /// What was derived before a function was seen to move floats in pieces.
-    early: Vec<(Variant, Goal, EmittedAs)>,
+    early: Vec<(Variant, Goal, VariantSlot)>,
     /// A root that the first of the variants serves, and its symbol.
     served: Option<(Variant, String)>,
     /// Drivers whose pairs are templates.
@@ -300,7 +306,7 @@ struct AllVariants<'a> {
 }
 
 /// Where what a variant became is kept.
-enum EmittedAs {
+enum VariantSlot {
     Root,
     Pair(usize),
     Joint(usize),
@@ -309,7 +315,7 @@ enum EmittedAs {
 impl<'a> AllVariants<'a> {
     /// Nothing is derived yet.
     fn new(
-        asked: Asked<'a>,
+        asked: DerivationInput<'a>,
         manner: Manner<'a>,
         normalised: &'a IndexMap<FuncKey, Normalised>,
         summaries: &'a Summaries,
@@ -342,13 +348,13 @@ impl<'a> AllVariants<'a> {
     }
 
     fn context(&self) -> Context<'a> {
-        let Asked { program, options, isa, .. } = self.asked;
+        let DerivationInput { program, options, isa, .. } = self.asked;
         Context { program, options, summaries: self.summaries, demanded: self.manner.known.demanded, isa }
     }
 
     /// Derive the root and all that it asks for. False if all have to start again, with demands.
-    fn work_off(&mut self, depth: Depth, observer: &mut Observer<'_>) -> Result<(), Need> {
-        let Asked { program, request, options, .. } = self.asked;
+    fn work_off(&mut self, depth: Depth, observer: &mut Observer<'_>) -> Result<(), ProgramFact> {
+        let DerivationInput { program, request, options, .. } = self.asked;
         let mut root = Variant::of_request(request, &program.funcs[request.func].signature);
         if options.mode == Mode::Tangent || options.width != 1 {
             // A tangent is computed whatever the seed would be, and of several seeds not all are
@@ -381,7 +387,13 @@ impl<'a> AllVariants<'a> {
     }
 
     /// Derive one variant, unless all have to start again.
-    fn derive(&mut self, variant: Variant, goal: Goal, depth: Depth, observer: &mut Observer<'_>) -> Result<(), Need> {
+    fn derive(
+        &mut self,
+        variant: Variant,
+        goal: Goal,
+        depth: Depth,
+        observer: &mut Observer<'_>,
+    ) -> Result<(), ProgramFact> {
         let Some(primal) = self.normalised.get(&variant.func) else { return Ok(()) };
         if self.found.captures.is_empty() && calls_indirectly(&primal.func) {
             self.capture_all();
@@ -408,7 +420,7 @@ impl<'a> AllVariants<'a> {
         if cx.program.funcs[variant.func].driver.is_some() {
             self.as_bodies.push(variant.func);
         }
-        let shared = Shared { work: &mut self.work, names: &mut self.found.names, observer };
+        let shared = VariantContext { work: &mut self.work, names: &mut self.found.names, observer };
         match derive_variant(cx, input, shared) {
             Ok(Outcome::Examined) => {}
             Ok(Outcome::Needs(need)) => return Err(need),
@@ -465,7 +477,7 @@ impl<'a> AllVariants<'a> {
     }
 
     /// Start the worklist again, with what serves the root.
-    fn forward(&mut self, root: Variant, goal: Goal, Served { by: (variant, kind), pieces }: Served) {
+    fn forward(&mut self, root: Variant, goal: Goal, ServingVariant { by: (variant, kind), pieces }: ServingVariant) {
         let Symbols::Combined(symbol) = goal.symbols else { unreachable!("a pair serves itself") };
         self.found.pieces |= pieces;
         self.account |= pieces;
@@ -493,17 +505,17 @@ impl<'a> AllVariants<'a> {
             found.overwrites = stages.overwrites;
         }
         let place = match stages.emitted {
-            Emitted::Pair(p) => {
+            DerivedVariant::Pair(p) => {
                 found.pairs.push(*p);
-                EmittedAs::Pair(found.pairs.len() - 1)
+                VariantSlot::Pair(found.pairs.len() - 1)
             }
-            Emitted::Combined(w) if goal.is_root => {
+            DerivedVariant::Combined(w) if goal.is_root => {
                 found.combined = Some(*w);
-                EmittedAs::Root
+                VariantSlot::Root
             }
-            Emitted::Combined(w) => {
+            DerivedVariant::Combined(w) => {
                 found.joint.push(*w);
-                EmittedAs::Joint(found.joint.len() - 1)
+                VariantSlot::Joint(found.joint.len() - 1)
             }
         };
         stages.forward.recycle();
@@ -525,15 +537,15 @@ impl<'a> AllVariants<'a> {
             let input = VariantInput { primal, variant: &variant, goal, depth: Depth::Derive, fragments: true };
             let cx = self.context();
             let observer = &mut Observer::default();
-            let shared = Shared { work: &mut self.work, names: &mut self.found.names, observer };
+            let shared = VariantContext { work: &mut self.work, names: &mut self.found.names, observer };
             let Outcome::Derived(rerun) = derive_variant(cx, input, shared)? else {
                 unreachable!("it has been derived")
             };
             match (rerun.emitted, place) {
-                (Emitted::Pair(p), EmittedAs::Pair(i)) => self.found.pairs[i] = *p,
-                (Emitted::Combined(w), EmittedAs::Joint(i)) => self.found.joint[i] = *w,
-                (Emitted::Combined(w), _) => self.found.combined = Some(*w),
-                (Emitted::Pair(_), _) => unreachable!("a variant becomes what it became before"),
+                (DerivedVariant::Pair(p), VariantSlot::Pair(i)) => self.found.pairs[i] = *p,
+                (DerivedVariant::Combined(w), VariantSlot::Joint(i)) => self.found.joint[i] = *w,
+                (DerivedVariant::Combined(w), _) => self.found.combined = Some(*w),
+                (DerivedVariant::Pair(_), _) => unreachable!("a variant becomes what it became before"),
             }
         }
         debug_assert_eq!(asked_for, self.work.variants.len(), "a second derivation asks for the same variants");

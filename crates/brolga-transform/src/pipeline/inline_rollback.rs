@@ -20,7 +20,7 @@
 //! **Cost.** One derivation where inlining is not refused and leaves no doubt. At most two with
 //! inlining, one without, and one examination.
 
-use brolga_ir::inst::{AdOp, Asks, Check, Shape};
+use brolga_ir::inst::{AdOp, Check, ClearQuery, Shape};
 use brolga_ir::map::IndexSet;
 use brolga_ir::{Diagnostics, FuncKey, Inline};
 use cranelift_codegen::ir;
@@ -28,7 +28,7 @@ use cranelift_codegen::ir;
 use crate::derived::Derivation;
 use crate::facts::Facts;
 use crate::pipeline::Observer;
-use crate::pipeline::all_variants::{Asked, Manner, derive_in_manner, examine};
+use crate::pipeline::all_variants::{DerivationInput, Manner, derive_in_manner, examine};
 use crate::plan::liveness::unfollowed;
 use crate::program::inline::Inlining;
 use crate::translate::stmt::AdStmts;
@@ -37,8 +37,8 @@ use crate::translate::stmt::AdStmts;
 type Doubts = IndexSet<(FuncKey, ir::Inst, Check)>;
 
 /// A derivation with as much inlining as is asked for and does no harm, and how much that is.
-pub(crate) fn attempt(asked: Asked<'_>) -> Result<(Inlining, Derivation), Diagnostics> {
-    let Asked { program, options, .. } = asked;
+pub(crate) fn attempt(asked: DerivationInput<'_>) -> Result<(Inlining, Derivation), Diagnostics> {
+    let DerivationInput { program, options, .. } = asked;
     let derive = |inlining: &Inlining| -> Result<(Derivation, Doubts), Diagnostics> {
         let mut found = Doubts::default();
         let mut look = |facts: &Facts<'_>, stmts: &AdStmts| found.extend(doubts(facts, stmts));
@@ -108,7 +108,7 @@ fn check(op: &AdOp) -> Option<Check> {
     match op {
         AdOp::TrapIf(_, c @ (Check::UntrackedBits | Check::ConstStore)) => Some(*c),
         AdOp::TrapIfBytes(_)
-        | AdOp::ZeroMem { asks: Asks::Zero | Asks::Bits, .. }
+        | AdOp::ZeroMem { asks: ClearQuery::Zero | ClearQuery::Bits, .. }
         | AdOp::AddMem { shape: Shape::Bytes { .. }, .. } => Some(Check::UntrackedBits),
         _ => None,
     }

@@ -15,9 +15,9 @@
 //! Emitter::emit         lowered to CLIF, with passes over it
 //! ```
 //!
-//! A stage may find what all functions have to know of ([`Need`]), or that a callee does what the
-//! root would ([`Served`]); then nothing more is done here. [`crate::pipeline::all_variants`] runs
-//! it for a request and for all that is called.
+//! A stage may find what all functions have to know of ([`ProgramFact`]), or that a callee does
+//! what the root would ([`ServingVariant`]); then nothing more is done here.
+//! [`crate::pipeline::all_variants`] runs it for a request and for all that is called.
 //!
 //! **Cost.** Each stage once. Where no observer wants the stages, statements of a large function
 //! are given back as soon as its graphs are there.
@@ -33,15 +33,15 @@ use brolga_ir::names::Names;
 use brolga_ir::{BlockId, Diagnostics, Mode};
 use cranelift_codegen::ir;
 
-use crate::assemble::assembly::{Assembled, assemble};
+use crate::assemble::assembly::{VariantGraphs, assemble};
 use crate::batch;
 use crate::clif::passes::Remarks;
-use crate::derived::{Emitted, Symbols};
+use crate::derived::{DerivedVariant, Symbols};
 use crate::emit::Emitter;
 use crate::facts::{Context, Facts};
 use crate::plan::table::Plan;
 use crate::primal::normalise::Normalised;
-use crate::program::forward_root::{Served, served};
+use crate::program::forward_root::{ServingVariant, served};
 use crate::program::variants::Worklist;
 use crate::shadow::store_for_add::overwrites;
 use crate::template::stored_pointer;
@@ -69,7 +69,7 @@ pub struct Stages<'a> {
     /// What passes over CLIF say of loops.
     pub remarks: Remarks,
     /// The emitted functions.
-    pub emitted: Emitted,
+    pub emitted: DerivedVariant,
     /// One per parameter: its shadow is overwritten.
     pub overwrites: Vec<bool>,
     /// Whether the root only calls this.
@@ -108,14 +108,14 @@ pub(crate) struct VariantInput<'a> {
 }
 
 /// What variants share while they are derived.
-pub(crate) struct Shared<'s, 'w, 'o> {
+pub(crate) struct VariantContext<'s, 'w, 'o> {
     pub work: &'s mut Worklist<'w>,
     pub names: &'s mut Names,
     pub observer: &'s mut Observer<'o>,
 }
 
 /// Is shown the statements of a variant.
-type SeesStatements<'o> = &'o mut dyn FnMut(&Facts<'_>, &AdStmts);
+type StmtObserver<'o> = &'o mut dyn FnMut(&Facts<'_>, &AdStmts);
 
 /// What is shown of the work.
 #[derive(Default)]
@@ -123,7 +123,7 @@ pub(crate) struct Observer<'o> {
     /// Is shown all stages of each variant, which are kept for it.
     pub stages: Option<&'o mut dyn FnMut(&Stages<'_>)>,
     /// Is shown the statements of each variant, before anything is assembled.
-    pub statements: Option<SeesStatements<'o>>,
+    pub statements: Option<StmtObserver<'o>>,
 }
 
 impl Observer<'_> {
@@ -143,7 +143,7 @@ impl Observer<'_> {
 }
 
 /// What one function does that all have to know of.
-pub(crate) enum Need {
+pub(crate) enum ProgramFact {
     /// It computes a float's bits from integers in memory.
     Demands,
     /// It stores integers that may be a float's bits where there is no shadow: what becomes of them
@@ -158,9 +158,9 @@ pub(crate) enum Outcome<'a> {
     /// It was examined, as far as was asked.
     Examined,
     /// It does something that all have to know of from the beginning.
-    Needs(Need),
+    Needs(ProgramFact),
     /// A callee does what it would.
-    Served(Served),
+    Served(ServingVariant),
     /// All that it went through.
     Derived(Box<Stages<'a>>),
 }
@@ -176,7 +176,7 @@ const IN_PIECES: &str = "a function that moves floats in pieces, or is called by
 pub(crate) fn derive_variant<'a>(
     cx: Context<'a>,
     input: VariantInput<'a>,
-    Shared { work, names, observer }: Shared<'_, '_, '_>,
+    VariantContext { work, names, observer }: VariantContext<'_, '_, '_>,
 ) -> Result<Outcome<'a>, Diagnostics> {
     let VariantInput { primal, variant, goal: Goal { symbols, mode, is_root }, depth, fragments } = input;
 
@@ -217,7 +217,7 @@ pub(crate) fn derive_variant<'a>(
     let (emitted, remarks) = emitter.emit(&assembled, symbols)?;
 
     let overwrites = facts.overwrites.of_params(variant.params.len(), assembled.graphs.clears());
-    let Assembled { graphs, plan, .. } = assembled;
+    let VariantGraphs { graphs, plan, .. } = assembled;
     let (forward, pullback, reverse_of) = graphs.into_parts();
     Ok(Outcome::Derived(Box::new(Stages {
         facts,
@@ -237,16 +237,16 @@ pub(crate) fn derive_variant<'a>(
 }
 
 /// What a function does that all have to know of, and do not yet.
-fn need(cx: Context<'_>, facts: &Facts<'_>) -> Option<Need> {
+fn need(cx: Context<'_>, facts: &Facts<'_>) -> Option<ProgramFact> {
     // A module asks where it stores them. What has no run time takes such words for numbers.
     let may_ask = !cx.program.vmctx_pointers_only && !cx.options.tape.is_standalone();
     let asks = || facts.activity.computes_bits() || may_ask && facts.activity.uses_unknown;
     if !cx.demanded && asks() {
-        return Some(Need::Demands);
+        return Some(ProgramFact::Demands);
     }
     if !facts.summaries.makes_numbers() && facts.activity.leaves_shadows {
-        return Some(Need::Numbers);
+        return Some(ProgramFact::Numbers);
     }
     let unaligned = || facts.mode != Mode::Tangent && facts.moves_unaligned_words();
-    (!cx.program.unaligned_doubles && unaligned()).then_some(Need::UnalignedDoubles)
+    (!cx.program.unaligned_doubles && unaligned()).then_some(ProgramFact::UnalignedDoubles)
 }

@@ -48,7 +48,7 @@ pub struct Undo {
     /// What to do.
     pub op: Arith,
     /// The other operand.
-    pub other: Other,
+    pub other: StepOperand,
     /// Whether the other operand comes first.
     pub swapped: bool,
     /// Type of all of it.
@@ -57,7 +57,7 @@ pub struct Undo {
 
 /// The operand of a step back that is not the value itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Other {
+pub enum StepOperand {
     /// A value that the edge's target has; its low bits, if it is wider.
     Value(ir::Value),
     /// A constant.
@@ -238,20 +238,20 @@ struct Path<'a> {
 
 /// What there is of the result of an operation on the way.
 #[derive(Clone, Copy)]
-struct Available {
+struct ResultBits {
     /// Its type.
     ty: Type,
     /// If there are only the low bits, the type that has as many.
     low: Option<Type>,
 }
 
-impl Available {
+impl ResultBits {
     /// The type of what there is.
     fn there(self) -> Type {
         self.low.unwrap_or(self.ty)
     }
 
-    fn undo(self, op: Arith, other: Other, swapped: bool) -> Undo {
+    fn undo(self, op: Arith, other: StepOperand, swapped: bool) -> Undo {
         Undo { op, other, swapped, ty: self.there() }
     }
 }
@@ -269,7 +269,7 @@ impl Path<'_> {
             return false;
         }
         let there = self.steps.len();
-        let (depth, bits) = (depth + 1, Available { ty, low });
+        let (depth, bits) = (depth + 1, ResultBits { ty, low });
         let found = match dfg.insts[inst] {
             InstructionData::Binary { opcode, args } => self.undo_binary(opcode, args, bits, depth),
             InstructionData::Unary { opcode, arg } => self.undo_unary(opcode, arg, bits, depth),
@@ -283,7 +283,7 @@ impl Path<'_> {
 
     /// Go on from `x` after a step, with what there is of `x`.
     fn after(&mut self, x: ir::Value, mut step: Undo, low: Option<Type>, depth: u32) -> bool {
-        if let Other::Value(y) = &mut step.other {
+        if let StepOperand::Value(y) = &mut step.other {
             match (self.has)(*y) {
                 Some(name) => *y = name,
                 None => return false,
@@ -298,13 +298,13 @@ impl Path<'_> {
         found
     }
 
-    fn undo_unary(&mut self, opcode: Opcode, x: ir::Value, bits: Available, depth: u32) -> bool {
-        let Available { low, .. } = bits;
+    fn undo_unary(&mut self, opcode: Opcode, x: ir::Value, bits: ResultBits, depth: u32) -> bool {
+        let ResultBits { low, .. } = bits;
         match opcode {
-            Opcode::Ineg => self.after(x, bits.undo(Arith::Isub, Other::Const(0), true), low, depth),
-            Opcode::Bnot => self.after(x, bits.undo(Arith::Bxor, Other::Const(-1), false), low, depth),
+            Opcode::Ineg => self.after(x, bits.undo(Arith::Isub, StepOperand::Const(0), true), low, depth),
+            Opcode::Bnot => self.after(x, bits.undo(Arith::Bxor, StepOperand::Const(-1), false), low, depth),
             Opcode::Bswap | Opcode::Bitrev if low.is_none() => {
-                self.after(x, bits.undo(Arith::Int(opcode), Other::Nothing, false), low, depth)
+                self.after(x, bits.undo(Arith::Int(opcode), StepOperand::Nothing, false), low, depth)
             }
             Opcode::Uextend | Opcode::Sextend => {
                 let from = self.func.dfg.value_type(x);
@@ -312,8 +312,8 @@ impl Path<'_> {
                     Ordering::Greater => self.lead(x, low, depth),
                     Ordering::Equal => self.lead(x, None, depth),
                     Ordering::Less => {
-                        let all = Available { ty: from, low: None };
-                        self.after(x, all.undo(Arith::Ireduce, Other::Nothing, false), None, depth)
+                        let all = ResultBits { ty: from, low: None };
+                        self.after(x, all.undo(Arith::Ireduce, StepOperand::Nothing, false), None, depth)
                     }
                 }
             }
@@ -322,12 +322,12 @@ impl Path<'_> {
         }
     }
 
-    fn undo_binary(&mut self, opcode: Opcode, [x, y]: [ir::Value; 2], bits: Available, depth: u32) -> bool {
+    fn undo_binary(&mut self, opcode: Opcode, [x, y]: [ir::Value; 2], bits: ResultBits, depth: u32) -> bool {
         if let Some(found) = self.undo_shifted(opcode, [x, y], bits, depth) {
             return found;
         }
         let low = bits.low;
-        let with = |op: Arith, y: ir::Value, swapped: bool| bits.undo(op, Other::Value(y), swapped);
+        let with = |op: Arith, y: ir::Value, swapped: bool| bits.undo(op, StepOperand::Value(y), swapped);
         match opcode {
             Opcode::Iadd => {
                 self.after(x, with(Arith::Isub, y, false), low, depth)
@@ -355,12 +355,12 @@ impl Path<'_> {
         }
     }
 
-    fn undo_times(&mut self, x: ir::Value, k: i64, bits: Available, depth: u32) -> bool {
-        self.after(x, bits.undo(Arith::Imul, Other::Const(inverse_of_odd(k)), false), bits.low, depth)
+    fn undo_times(&mut self, x: ir::Value, k: i64, bits: ResultBits, depth: u32) -> bool {
+        self.after(x, bits.undo(Arith::Imul, StepOperand::Const(inverse_of_odd(k)), false), bits.low, depth)
     }
 
     /// The same of a value and itself, shifted by a constant; `None` if it is no such operation.
-    fn undo_shifted(&mut self, opcode: Opcode, args: [ir::Value; 2], bits: Available, depth: u32) -> Option<bool> {
+    fn undo_shifted(&mut self, opcode: Opcode, args: [ir::Value; 2], bits: ResultBits, depth: u32) -> Option<bool> {
         let shift = |x: ir::Value, y: ir::Value| {
             let InstructionData::Binary { opcode, args } = self.func.dfg.insts[self.func.dfg.value_def(y).inst()?]
             else {
@@ -381,7 +381,8 @@ impl Path<'_> {
             (Opcode::Bxor, Opcode::Ishl | Opcode::Ushr) if shift == Opcode::Ishl || bits.low.is_none() => {
                 let all = bits.there().bits();
                 let shifts = std::iter::successors(Some(by), |by| Some(2 * by)).take_while(|&by| by < all);
-                self.steps.extend(shifts.map(|by| bits.undo(Arith::Bxor, Other::Shifted(shift, by as u8), false)));
+                self.steps
+                    .extend(shifts.map(|by| bits.undo(Arith::Bxor, StepOperand::Shifted(shift, by as u8), false)));
                 Some(self.lead(x, bits.low, depth))
             }
             // x + 2ᵏ x, x - 2ᵏ x, 2ᵏ x - x.

@@ -19,14 +19,14 @@ use crate::facts::Facts;
 use crate::translate::stmt::AdStmts;
 
 /// A few values.
-type Few = SmallVec<[ir::Value; 6]>;
+type FewValues = SmallVec<[ir::Value; 6]>;
 
 /// Values in ascending order. A block has few, and they are mostly gone through, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Values(Few);
+pub struct Values(FewValues);
 
 impl Values {
-    fn new(mut all: Few) -> Self {
+    fn new(mut all: FewValues) -> Self {
         all.sort_unstable();
         all.dedup();
         Self(all)
@@ -83,10 +83,11 @@ impl Liveness {
         let blocks = func.dfg.num_blocks();
         let mut l = Liveness { live_in: one_each(blocks), live_out: one_each(blocks), touched: one_each(blocks) };
         // What is live at the end of each block for the sake of its branches' arguments.
-        let mut passed: SecondaryMap<ir::Block, Few> = one_each(blocks);
+        let mut passed: SecondaryMap<ir::Block, FewValues> = one_each(blocks);
         for &b in &facts.cfg.blocks {
-            let mut touched: Few = func.dfg.block_params(b).iter().copied().filter(|&v| facts.is_active(v)).collect();
-            let mut used = Few::new();
+            let mut touched: FewValues =
+                func.dfg.block_params(b).iter().copied().filter(|&v| facts.is_active(v)).collect();
+            let mut used = FewValues::new();
             for &inst in facts.cfg.insts(b) {
                 for i in stmts[&inst].rvs.values() {
                     match i.op {

@@ -18,7 +18,7 @@ use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 use crate::facts::Facts;
-use crate::plan::table::Last;
+use crate::plan::table::ExitValue;
 
 /// How far expressions are followed.
 pub(super) const MAX_DEPTH: u32 = 64;
@@ -37,7 +37,7 @@ pub(super) enum Offer<'f> {
     /// An instruction, and what it reads.
     Computed(ir::Inst, &'f [ir::Value]),
     /// The value with which a loop has ended.
-    Final(Last),
+    Final(ExitValue),
 }
 
 impl Offer<'_> {

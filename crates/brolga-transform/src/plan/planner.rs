@@ -31,11 +31,11 @@ use smallvec::SmallVec;
 use super::invert::{Carry, CarryInput};
 use super::min_cut::cheapest;
 use super::offers::{MAX_DEPTH, computable};
-use super::val_set::{Free, NameSet, Needs};
+use super::val_set::{Free, NameSet, ValSet};
 use crate::facts::Facts;
-use crate::plan::table::{Hold, Plan, Rerun, Source, Supply, Way, def_block, type_of};
+use crate::plan::table::{HeldUpdate, Plan, Rerun, Source, Supply, Way, def_block, type_of};
 use crate::translate::stmt::AdStmts;
-use crate::val_map::ByName;
+use crate::val_map::ValMap;
 
 /// Most instructions of a function whose frame is kept in variables: beyond that, more of them
 /// would be spilled than kept.
@@ -81,7 +81,7 @@ pub(super) struct Planner<'a, 'f> {
     /// Values that are known not to be made of constants alone.
     pub(super) varies: RefCell<EntitySet<ir::Value>>,
     /// Names that the reverse of each block must have.
-    pub(super) needed: SecondaryMap<ir::Block, Needs>,
+    pub(super) needed: SecondaryMap<ir::Block, ValSet>,
     /// Where in each block the last statement stands whose reverse reads a name: see
     /// [`Rewind::reloads`]. Nothing for the start.
     read_at: HashMap<(ir::Block, Val), u32>,
@@ -99,7 +99,7 @@ pub(super) struct Planner<'a, 'f> {
     /// What can be had for nothing in the block that is being planned.
     pub(super) free: Free,
     /// Frame slots of names, and of names as seen by one block.
-    slots: ByName<Option<FrameSlot>>,
+    slots: ValMap<Option<FrameSlot>>,
     slots_in: HashMap<(Val, ir::Block), FrameSlot>,
     pub(super) home: FrameHome,
     size: u32,
@@ -147,7 +147,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             hoisted: IndexSet::default(),
             divides: EntitySet::new(),
             free: Free::new(func.dfg.num_values()),
-            slots: ByName::new(func.dfg.num_values()),
+            slots: ValMap::new(func.dfg.num_values()),
             slots_in: HashMap::default(),
             home,
             size: if home == FrameHome::Variables { 0 } else { 8 },
@@ -433,7 +433,7 @@ impl<'a, 'f> Planner<'a, 'f> {
                 done.1 += 1;
                 for (p, b) in self.loops.loops[l].exits.clone() {
                     if self.plan.returning.contains(b) {
-                        self.add_hold(p, b, Hold { name: v, base: v, undo: vec![] });
+                        self.add_hold(p, b, HeldUpdate { name: v, base: v, undo: vec![] });
                     }
                 }
             }
@@ -455,16 +455,16 @@ impl<'a, 'f> Planner<'a, 'f> {
                     Err(()) => (name, vec![]),
                 };
                 for u in &undo {
-                    if let crate::plan::invert::Other::Value(y) = u.other {
+                    if let crate::plan::invert::StepOperand::Value(y) = u.other {
                         self.needed[b].insert(Val::Primal(y));
                     }
                 }
-                self.add_hold(p, b, Hold { name, base, undo });
+                self.add_hold(p, b, HeldUpdate { name, base, undo });
             }
         }
     }
 
-    fn add_hold(&mut self, p: ir::Block, b: ir::Block, hold: Hold) {
+    fn add_hold(&mut self, p: ir::Block, b: ir::Block, hold: HeldUpdate) {
         self.needed[b].insert(hold.base);
         let holds = self.plan.holds.entry((p, b)).or_default();
         if !holds.contains(&hold) {

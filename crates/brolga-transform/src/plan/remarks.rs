@@ -17,9 +17,9 @@ use brolga_ir::map::{HashSet, IndexMap};
 use cranelift_codegen::ir::{self, ValueDef};
 
 use crate::facts::Facts;
-use crate::plan::invert::Other;
+use crate::plan::invert::StepOperand;
 use crate::plan::offers::{Obstacle, obstacle};
-use crate::plan::table::{Last, Plan, PredSource, Source, Supply, Way};
+use crate::plan::table::{ExitValue, Plan, PredSource, Source, Supply, Way};
 use crate::translate::stmt::AdStmts;
 
 /// What reads a name in a reverse block.
@@ -54,7 +54,7 @@ pub fn readers(facts: &Facts<'_>, stmts: &AdStmts, plan: &Plan, b: ir::Block, v:
     }
     for &p in &facts.cfg.preds[b] {
         for hold in plan.holds.get(&(p, b)).into_iter().flatten() {
-            let undone = hold.undo.iter().any(|u| matches!(u.other, Other::Value(y) if Val::Primal(y) == v));
+            let undone = hold.undo.iter().any(|u| matches!(u.other, StepOperand::Value(y) if Val::Primal(y) == v));
             // What is held anyway and changes by nothing is not read.
             let unread = hold.name == hold.base && hold.undo.is_empty() && held(plan, b, v);
             if undone || hold.base == v && !unread {
@@ -95,7 +95,7 @@ pub fn reason(facts: &Facts<'_>, plan: &Plan, supply: &Supply) -> &'static str {
         (Way::Constant, _) => "it is the same wherever it is computed",
         (Way::HeldFromTape | Way::Held, _) => "all iterations of the loop read the same value",
         (Way::Inverted, _) => "its value before a step of the loop follows from the value after it",
-        (Way::FinalAtExit | Way::Final, Source::Last(Last { of: Some(_), .. })) => {
+        (Way::FinalAtExit | Way::Final, Source::Last(ExitValue { of: Some(_), .. })) => {
             "it has gone as many steps as a number that was compared with its bound"
         }
         (Way::FinalAtExit | Way::Final, _) => "the loop has ended where it was compared with its bound",

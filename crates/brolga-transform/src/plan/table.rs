@@ -57,7 +57,7 @@ pub enum Source {
     /// In a variable that is held while the pullback is in a loop.
     Held,
     /// An induction variable behind its loop, from the bound that it was compared with.
-    Last(Last),
+    Last(ExitValue),
 }
 
 /// The ways in which a name gets into a reverse block, and the order in which they are preferred:
@@ -138,7 +138,7 @@ pub struct Supply {
 
 /// What an integer that goes in steps was when its loop was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Last {
+pub struct ExitValue {
     /// It, if it is not the one that was compared: it has gone as many steps.
     pub of: Option<Induction>,
     /// The variable that was compared.
@@ -152,7 +152,7 @@ pub struct Last {
     pub far: Option<ir::Opcode>,
 }
 
-impl Last {
+impl ExitValue {
     /// The values that it is computed from.
     pub fn operands(&self) -> impl Iterator<Item = ir::Value> + use<> {
         let first = (self.far.is_some() || self.of.is_some()).then_some(self.iv.start);
@@ -177,7 +177,7 @@ impl Last {
 
 /// On a reverse edge, a held variable gets the value of a name, after steps back.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Hold {
+pub struct HeldUpdate {
     /// The variable.
     pub name: Val,
     /// A name that the reverse of the edge's target has.
@@ -262,7 +262,7 @@ pub struct Plan {
     /// Predecessors, for blocks that have any.
     pub preds: SecondaryMap<ir::Block, Option<PredSource>>,
     /// What happens to held variables on the reverse of an edge, named by its two blocks.
-    pub holds: IndexMap<(ir::Block, ir::Block), Vec<Hold>>,
+    pub holds: IndexMap<(ir::Block, ir::Block), Vec<HeldUpdate>>,
     /// Where a combined function keeps the primal's results until it returns them.
     pub results: Vec<FrameSlot>,
     /// Frame slot of the number of the block that returned, if several can.

@@ -18,7 +18,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-use crate::val_map::ByName;
+use crate::val_map::ValMap;
 
 /// A set of names of the forward pass.
 pub(super) struct NameSet {
@@ -63,7 +63,7 @@ impl NameSet {
 /// Names in the order in which they came, each once. Most blocks need few, which are looked
 /// through: that asks for no memory.
 #[derive(Clone, Default)]
-pub(super) struct Needs {
+pub(super) struct ValSet {
     names: SmallVec<[Val; 4]>,
     /// The same, once they are many.
     known: HashSet<Val>,
@@ -72,7 +72,7 @@ pub(super) struct Needs {
 /// Names that are looked through.
 const FEW: usize = 16;
 
-impl Needs {
+impl ValSet {
     /// Put a name behind the others, unless it is among them.
     pub(super) fn insert(&mut self, name: Val) {
         if self.names.len() == FEW && self.known.is_empty() {
@@ -85,13 +85,13 @@ impl Needs {
     }
 }
 
-impl Extend<Val> for Needs {
+impl Extend<Val> for ValSet {
     fn extend<I: IntoIterator<Item = Val>>(&mut self, names: I) {
         names.into_iter().for_each(|v| self.insert(v));
     }
 }
 
-impl std::ops::Deref for Needs {
+impl std::ops::Deref for ValSet {
     type Target = [Val];
 
     fn deref(&self) -> &[Val] {
@@ -101,7 +101,7 @@ impl std::ops::Deref for Needs {
 
 /// What is known of names in one block at a time: whether they are to be had there for nothing.
 pub(super) struct Free {
-    known: ByName<(u32, bool)>,
+    known: ValMap<(u32, bool)>,
     block: Option<ir::Block>,
     time: u32,
 }
@@ -109,7 +109,7 @@ pub(super) struct Free {
 impl Free {
     /// Nothing is known, of a function with so many values.
     pub(super) fn new(values: usize) -> Self {
-        Self { known: ByName::new(values), block: None, time: 1 }
+        Self { known: ValMap::new(values), block: None, time: 1 }
     }
 
     /// What was known does not hold any more.
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn names_come_once_and_in_order_however_many_there_are() {
         let name = |n: usize| Val::Primal(ir::Value::from_u32((n * 7 % 60) as u32));
-        let (mut needs, mut known) = (Needs::default(), Vec::new());
+        let (mut needs, mut known) = (ValSet::default(), Vec::new());
         for n in 0..120 {
             needs.extend([name(n), name(n / 2)]);
             for v in [name(n), name(n / 2)] {

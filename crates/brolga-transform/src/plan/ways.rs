@@ -24,7 +24,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef, types};
 
 use super::offers::{MAX_DEPTH, Offer, Operands};
 use super::planner::Planner;
-use crate::plan::table::{Last, Source, Way, def_block};
+use crate::plan::table::{ExitValue, Source, Way, def_block};
 use crate::primal::induction::{exit_test, induction, steps};
 
 impl<'f> Planner<'_, 'f> {
@@ -205,7 +205,7 @@ impl<'f> Planner<'_, 'f> {
     }
 
     /// An induction variable at the exit of its loop.
-    fn last_of(&self, b: ir::Block, v: Val) -> Option<Last> {
+    fn last_of(&self, b: ir::Block, v: Val) -> Option<ExitValue> {
         let func = self.facts.func();
         let Val::Primal(p) = v else { return None };
         if !self.facts.options.runs(Pass::FinalValues) {
@@ -248,7 +248,7 @@ impl<'f> Planner<'_, 'f> {
     }
 
     /// A parameter of a loop's header where the loop was left, if it was compared there.
-    fn compared(&self, l: LoopId, i: usize, from: ir::Block, to: ir::Block) -> Option<Last> {
+    fn compared(&self, l: LoopId, i: usize, from: ir::Block, to: ir::Block) -> Option<ExitValue> {
         let func = self.facts.func();
         let iv = induction(func, self.loops, l, i)?;
         let test = exit_test(func, self.loops, l, &iv, from, to)?;
@@ -261,7 +261,7 @@ impl<'f> Planner<'_, 'f> {
             IntCC::UnsignedLessThanOrEqual => Some(Opcode::Umin),
             _ => Some(Opcode::Smin),
         };
-        Some(Last { of: None, iv, bound: test.bound, of_next: test.of_next, far })
+        Some(ExitValue { of: None, iv, bound: test.bound, of_next: test.of_next, far })
     }
 
     /// What computes a value from others that the reverse of the block has by now anyway. To keep

@@ -37,7 +37,7 @@ use crate::primal::edit::before;
 
 /// What is known of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Folded {
+enum LatticeValue {
     /// Nothing yet: no edge that is taken leads to where it is defined.
     #[default]
     Nothing,
@@ -46,7 +46,7 @@ enum Folded {
     Varies,
 }
 
-impl Folded {
+impl LatticeValue {
     fn meet(self, other: Self) -> Self {
         match (self, other) {
             (Self::Nothing, known) | (known, Self::Nothing) => known,
@@ -68,7 +68,7 @@ pub(crate) fn decided(func: &mut ir::Function) -> bool {
     let mut any = false;
     for inst in brifs {
         let InstructionData::Brif { arg, blocks, .. } = func.dfg.insts[inst] else { continue };
-        let Folded::Constant(c) = found.known[arg] else { continue };
+        let LatticeValue::Constant(c) = found.known[arg] else { continue };
         let to = blocks[usize::from(c == 0)];
         let args: Vec<ir::BlockArg> = to.args(&func.dfg.value_lists).collect();
         let to = to.block(&func.dfg.value_lists);
@@ -90,7 +90,7 @@ fn may_be_decided(func: &ir::Function, brif: ir::Inst) -> bool {
 
 /// Constants, along the edges that are taken.
 struct Propagation {
-    known: SecondaryMap<ir::Value, Folded>,
+    known: SecondaryMap<ir::Value, LatticeValue>,
     reached: EntitySet<ir::Block>,
     grows: bool,
 }
@@ -100,7 +100,7 @@ impl Propagation {
         let mut found = Self { known: SecondaryMap::new(), reached: EntitySet::new(), grows: true };
         if let Some(entry) = func.layout.entry_block() {
             found.reached.insert(entry);
-            func.dfg.block_params(entry).iter().for_each(|&v| found.known[v] = Folded::Varies);
+            func.dfg.block_params(entry).iter().for_each(|&v| found.known[v] = LatticeValue::Varies);
         }
         while std::mem::take(&mut found.grows) {
             for b in func.layout.blocks() {
@@ -116,21 +116,21 @@ impl Propagation {
         for inst in func.layout.block_insts(b) {
             match func.dfg.inst_results(inst) {
                 &[v] => self.learn(v, self.result(func, inst)),
-                several => several.iter().for_each(|&v| self.learn(v, Folded::Varies)),
+                several => several.iter().for_each(|&v| self.learn(v, LatticeValue::Varies)),
             }
         }
         let Some(last) = func.layout.last_inst(b) else { return };
         let decided = match func.dfg.insts[last] {
             InstructionData::Brif { arg, .. } => self.known[arg],
-            _ => Folded::Varies,
+            _ => LatticeValue::Varies,
         };
         let dfg = &func.dfg;
         let calls = dfg.insts[last].branch_destination(&dfg.jump_tables, &dfg.exception_tables);
         for (k, call) in calls.iter().enumerate() {
             let taken = match decided {
-                Folded::Nothing => false,
-                Folded::Constant(c) => k == usize::from(c == 0),
-                Folded::Varies => true,
+                LatticeValue::Nothing => false,
+                LatticeValue::Constant(c) => k == usize::from(c == 0),
+                LatticeValue::Varies => true,
             };
             if !taken {
                 continue;
@@ -139,43 +139,43 @@ impl Propagation {
             self.grows |= self.reached.insert(to);
             for (arg, &param) in call.args(&dfg.value_lists).zip(dfg.block_params(to)) {
                 // What a call gives to its handlers is no constant.
-                self.learn(param, arg.as_value().map_or(Folded::Varies, |v| self.known[v]));
+                self.learn(param, arg.as_value().map_or(LatticeValue::Varies, |v| self.known[v]));
             }
         }
     }
 
-    fn learn(&mut self, v: ir::Value, known: Folded) {
+    fn learn(&mut self, v: ir::Value, known: LatticeValue) {
         let met = self.known[v].meet(known);
         self.grows |= met != self.known[v];
         self.known[v] = met;
     }
 
     /// What an instruction with one result computes.
-    fn result(&self, func: &ir::Function, inst: ir::Inst) -> Folded {
+    fn result(&self, func: &ir::Function, inst: ir::Inst) -> LatticeValue {
         let ty = func.dfg.value_type(func.dfg.first_result(inst));
         if !ty.is_int() || ty.bits() > 64 {
-            return Folded::Varies;
+            return LatticeValue::Varies;
         }
         let data = func.dfg.insts[inst];
         if let InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } = data {
-            return Folded::Constant(within(ty, imm.bits() as u64));
+            return LatticeValue::Constant(within(ty, imm.bits() as u64));
         }
         let mut operands = [0; 2];
         let args = func.dfg.inst_args(inst);
         if args.is_empty() || args.len() > 2 {
-            return Folded::Varies;
+            return LatticeValue::Varies;
         }
-        let mut all = Folded::Constant(0);
+        let mut all = LatticeValue::Constant(0);
         for (operand, &arg) in operands.iter_mut().zip(args) {
             match self.known[arg] {
-                Folded::Constant(c) => *operand = c,
-                Folded::Nothing if all != Folded::Varies => all = Folded::Nothing,
-                Folded::Nothing => {}
-                Folded::Varies => all = Folded::Varies,
+                LatticeValue::Constant(c) => *operand = c,
+                LatticeValue::Nothing if all != LatticeValue::Varies => all = LatticeValue::Nothing,
+                LatticeValue::Nothing => {}
+                LatticeValue::Varies => all = LatticeValue::Varies,
             }
         }
-        let Some(value) = evaluate(&data, func.dfg.value_type(args[0]), operands) else { return Folded::Varies };
-        if all == Folded::Constant(0) { Folded::Constant(within(ty, value)) } else { all }
+        let Some(value) = evaluate(&data, func.dfg.value_type(args[0]), operands) else { return LatticeValue::Varies };
+        if all == LatticeValue::Constant(0) { LatticeValue::Constant(within(ty, value)) } else { all }
     }
 }
 

@@ -57,7 +57,7 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, ValueDef
 use crate::primal::edit::before;
 
 /// What is done to a float's bits.
-struct Put {
+struct BitEdit {
     /// The float's bits.
     x: ir::Value,
     /// What is kept of them.
@@ -76,7 +76,7 @@ pub(crate) fn exponent_idiom(func: &mut ir::Function) {
         return;
     }
     let cfg = Cfg::compute(func);
-    let found: Vec<(ir::Inst, Put)> = insts().filter_map(|i| Some((i, put(func, &cfg, i)?))).collect();
+    let found: Vec<(ir::Inst, BitEdit)> = insts().filter_map(|i| Some((i, put(func, &cfg, i)?))).collect();
     let halves: Vec<_> = insts().filter_map(|i| Some((i, joined(func, &cfg, i)?))).collect();
     for (inst, (x, added)) in halves {
         let InstructionData::Binary { opcode, args } = func.dfg.insts[inst] else { unreachable!("of two operands") };
@@ -90,7 +90,7 @@ pub(crate) fn exponent_idiom(func: &mut ir::Function) {
         let by = pos.ins().band(by, exponent);
         pos.func.dfg.insts[inst] = InstructionData::Binary { opcode: Opcode::Iadd, args: [x, by] };
     }
-    for (inst, Put { x, keep, masked, other }) in found {
+    for (inst, BitEdit { x, keep, masked, other }) in found {
         let op = func.dfg.insts[inst].opcode();
         let result = func.dfg.first_result(inst);
         let ty = func.dfg.value_type(result);
@@ -391,7 +391,7 @@ fn lies_outside(func: &ir::Function, v: ir::Value, keep: i64) -> bool {
 }
 
 /// What an instruction puts beside a mantissa.
-fn put(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) -> Option<Put> {
+fn put(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) -> Option<BitEdit> {
     let op = func.dfg.insts[inst].opcode();
     if !matches!(op, Opcode::Bor | Opcode::Bxor | Opcode::Iadd) {
         return None;
@@ -401,7 +401,7 @@ fn put(func: &ir::Function, cfg: &Cfg, inst: ir::Inst) -> Option<Put> {
         let (x, keep) = mantissa_of(func, masked)?;
         let incoming = |b: ir::Block, i: usize| cfg.incoming(b, i).collect();
         let fits = is_bare(func, other, Some(&incoming)) && (op != Opcode::Bxor || lies_outside(func, other, keep));
-        fits.then_some(Put { x, keep, masked, other })
+        fits.then_some(BitEdit { x, keep, masked, other })
     })
 }
 

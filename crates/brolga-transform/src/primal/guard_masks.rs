@@ -45,7 +45,7 @@ struct ZeroTest {
 }
 
 /// A float that is kept where a mask is set, or a condition holds, and is zero elsewhere.
-struct Kept {
+struct MaskedFloat {
     float: ir::Value,
     by: ZeroTest,
     /// The zero, if the program has named one.
@@ -89,7 +89,7 @@ pub(crate) fn masks(func: &mut ir::Function) {
 }
 
 /// The operands of the `select`.
-fn choice(func: &mut ir::Function, inst: ir::Inst, kept: &Kept, ty: Type) -> [ir::Value; 3] {
+fn choice(func: &mut ir::Function, inst: ir::Inst, kept: &MaskedFloat, ty: Type) -> [ir::Value; 3] {
     let ZeroTest { of, at_zero, at_nan } = kept.by;
     let asked = func.dfg.value_type(of);
     let mut pos = before(func, inst);
@@ -105,7 +105,7 @@ fn choice(func: &mut ir::Function, inst: ir::Inst, kept: &Kept, ty: Type) -> [ir
 }
 
 /// A scalar float that an instruction keeps or makes zero, unless the normal form is there already.
-fn kept(func: &ir::Function, inst: ir::Inst) -> Option<Kept> {
+fn kept(func: &ir::Function, inst: ir::Inst) -> Option<MaskedFloat> {
     let data = func.dfg.insts[inst];
     let ty = func.dfg.value_type(*func.dfg.inst_results(inst).first()?);
     if !matches!(ty, types::F32 | types::F64 | types::I32 | types::I64) {
@@ -135,7 +135,7 @@ fn kept(func: &ir::Function, inst: ir::Inst) -> Option<Kept> {
     // What is kept is so where the float is not zero.
     let (keeps, cuts) = if by.at_zero { (clear, set) } else { (set, clear) };
     let zero = cuts.filter(|_| ty.is_float());
-    cuts.is_none_or(is_zero).then_some(Kept { float: float(keeps?)?, by, zero })
+    cuts.is_none_or(is_zero).then_some(MaskedFloat { float: float(keeps?)?, by, zero })
 }
 
 /// Whether a condition compares with the plain zero in a way that needs no other spelling.

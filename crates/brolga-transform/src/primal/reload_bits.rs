@@ -57,10 +57,10 @@ pub fn reload_bits(func: &mut ir::Function) {
     }
 }
 
-type From = (ir::MemFlags, ir::Value, ir::immediates::Offset32);
+type LoadAddress = (ir::MemFlags, ir::Value, ir::immediates::Offset32);
 
 /// The load of the scalar float whose bits an instruction names.
-fn loaded(func: &ir::Function, cast: ir::Inst) -> Option<(ir::Inst, From)> {
+fn loaded(func: &ir::Function, cast: ir::Inst) -> Option<(ir::Inst, LoadAddress)> {
     if func.dfg.insts[cast].opcode() != Opcode::Bitcast {
         return None;
     }

@@ -46,7 +46,7 @@ pub fn upper_halves(func: &mut ir::Function) {
         return;
     }
     let cfg = Cfg::compute(func);
-    let mut known: HashMap<ir::Value, By> = HashMap::default();
+    let mut known: HashMap<ir::Value, HalfSource> = HashMap::default();
     let (mut found, mut alone) = (Vec::new(), Vec::new());
     for (inst, w) in shifted {
         let mut traces =
@@ -90,7 +90,7 @@ fn doubles(func: &ir::Function, of: ir::Inst) -> impl Iterator<Item = ir::Inst> 
 
 /// How a word comes from an upper half.
 #[derive(Clone, Copy)]
-enum By {
+enum HalfSource {
     /// It is one.
     Half(ir::Value),
     /// By this operand of an operation that can be done on all bits.
@@ -107,7 +107,7 @@ struct HalfTraces<'a> {
     cfg: &'a Cfg,
     /// How each word comes from an upper half, if it does, and whether by a division. A parameter
     /// that is being looked at does so without one: a loop adds nothing by coming round.
-    seen: HashMap<ir::Value, Option<(By, bool)>>,
+    seen: HashMap<ir::Value, Option<(HalfSource, bool)>>,
     /// Parameters that are being looked at, and those of them that were met again.
     open: Vec<ir::Value>,
     met: Vec<ir::Value>,
@@ -132,11 +132,11 @@ impl HalfTraces<'_> {
         found.map(|s| s.1)
     }
 
-    fn look(&mut self, w: ir::Value) -> Option<(By, bool)> {
+    fn look(&mut self, w: ir::Value) -> Option<(HalfSource, bool)> {
         use Opcode::{Band, Bor, Bxor, Iadd, Isub, Sdiv, Select, Sshr, Udiv, Ushr};
         let func = self.func;
         if let Some(x) = upper_half_of(func, w) {
-            return Some((By::Half(x), false));
+            return Some((HalfSource::Half(x), false));
         }
         if func.dfg.value_type(w) != types::I32 {
             return None;
@@ -152,7 +152,7 @@ impl HalfTraces<'_> {
         match (op, func.dfg.inst_args(inst)) {
             (Select, &[_, a, b]) => {
                 let divides = [self.divides(a)?, self.divides(b)?];
-                Some((By::Select(inst), divides.contains(&true)))
+                Some((HalfSource::Select(inst), divides.contains(&true)))
             }
             (Iadd | Isub | Bor | Bxor | Band, &[a, b]) => {
                 let at = match [a, b].map(|v| self.divides(v).is_some()) {
@@ -163,35 +163,35 @@ impl HalfTraces<'_> {
                     [true, true] if sign_of(func, a).is_some() => 1,
                     _ => return None,
                 };
-                Some((By::Operand(inst, at), self.divides([a, b][at])?))
+                Some((HalfSource::Operand(inst, at), self.divides([a, b][at])?))
             }
             (Udiv, &[a, b]) if constant(b).is_some_and(|c| c != 0) => {
-                self.divides(a).map(|_| (By::Operand(inst, 0), true))
+                self.divides(a).map(|_| (HalfSource::Operand(inst, 0), true))
             }
             (Ushr | Sshr, &[a, b]) if constant(b).is_some_and(|c| (1..32).contains(&c)) => {
-                self.divides(a).map(|_| (By::Operand(inst, 0), true))
+                self.divides(a).map(|_| (HalfSource::Operand(inst, 0), true))
             }
             (Sdiv, &[a, b]) if constant(b).is_some_and(|c| c > 0) && is_positive(func, a) => {
-                self.divides(a).map(|_| (By::Operand(inst, 0), true))
+                self.divides(a).map(|_| (HalfSource::Operand(inst, 0), true))
             }
             _ => None,
         }
     }
 
     /// The same of a block's parameter: all that comes in has to come from upper halves.
-    fn comes_in(&mut self, w: ir::Value, b: ir::Block, i: usize) -> Option<(By, bool)> {
+    fn comes_in(&mut self, w: ir::Value, b: ir::Block, i: usize) -> Option<(HalfSource, bool)> {
         let func = self.func;
         let edges = |p: ir::Block| func.block_successors(p).filter(|&s| s == b).count();
         // Of two edges between the same blocks, each would have arguments of its own.
         if b == self.cfg.blocks[0] || self.cfg.preds[b].iter().any(|&p| edges(p) > 1) {
             return None;
         }
-        self.seen.insert(w, Some((By::Param(b, i), false)));
+        self.seen.insert(w, Some((HalfSource::Param(b, i), false)));
         self.open.push(w);
         let incoming: Vec<ir::Value> = self.cfg.incoming(b, i).collect();
         let each: Option<Vec<bool>> = incoming.into_iter().map(|v| self.divides(v)).collect();
         self.open.pop();
-        Some((By::Param(b, i), each?.contains(&true)))
+        Some((HalfSource::Param(b, i), each?.contains(&true)))
     }
 }
 
@@ -227,7 +227,7 @@ struct Widen<'a> {
     func: &'a mut ir::Function,
     cfg: &'a Cfg,
     /// How words come from upper halves.
-    known: HashMap<ir::Value, By>,
+    known: HashMap<ir::Value, HalfSource>,
     /// What has been made of words, where they are defined.
     wide: HashMap<ir::Value, ir::Value>,
     args: BlockArgs,
@@ -240,14 +240,14 @@ impl Widen<'_> {
             return wide;
         }
         let wide = match self.known[&w] {
-            By::Half(x) => x,
-            By::Operand(inst, operand) => self.operation(inst, operand),
-            By::Select(inst) => {
+            HalfSource::Half(x) => x,
+            HalfSource::Operand(inst, operand) => self.operation(inst, operand),
+            HalfSource::Select(inst) => {
                 let [c, a, b] = [0, 1, 2].map(|i| self.func.dfg.inst_args(inst)[i]);
                 let (a, b) = (self.word(a), self.word(b));
                 before(self.func, inst).ins().select(c, a, b)
             }
-            By::Param(b, i) => return self.param(w, b, i),
+            HalfSource::Param(b, i) => return self.param(w, b, i),
         };
         self.wide.insert(w, wide);
         wide

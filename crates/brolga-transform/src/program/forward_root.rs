@@ -41,7 +41,7 @@ use crate::facts::Facts;
 use crate::program::variants::{VariantForm, Worklist};
 
 /// The variant that serves a root.
-pub(crate) struct Served {
+pub(crate) struct ServingVariant {
     /// The variant, and how it is derived.
     pub by: (Variant, VariantForm),
     /// Whether it moves floats in pieces.
@@ -55,7 +55,12 @@ pub(crate) fn on_tape(pair: &DerivedPair) -> usize {
 }
 
 /// The variant that serves the root of these facts, among those that are asked for so far.
-pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, options: &Options) -> Option<Served> {
+pub(crate) fn served(
+    facts: &Facts<'_>,
+    root: &Variant,
+    work: &Worklist<'_>,
+    options: &Options,
+) -> Option<ServingVariant> {
     let wanted = facts.mode.is_joint() && options.effort == Effort::Quick && options.runs(Pass::ForwardRoot);
     // What only a root's own function does.
     let root_only = facts.release.is_some() || facts.overwrites.arguments.contains(&true) || options.debug;
@@ -73,7 +78,7 @@ pub(crate) fn served(facts: &Facts<'_>, root: &Variant, work: &Worklist<'_>, opt
         VariantForm::Pair => straight && facts.joint.is_empty(),
     };
     let by = work.variants.iter().find(|(v, kind)| may(*kind) && serves(v, root, facts))?;
-    Some(Served { by: by.clone(), pieces: facts.needs_pieces() })
+    Some(ServingVariant { by: by.clone(), pieces: facts.needs_pieces() })
 }
 
 /// Whether a variant takes and gives what another one does, that of these facts, but for seeds that

@@ -3,8 +3,8 @@
 //! **Question.** What does the reverse of an access do to the shadow, and where?
 //!
 //! **Answer.** A [`ShadowAccess`] has its place as the sum of an address ([`Sum`]) and bytes behind
-//! it; an [`Event`] says what happens there ([`Does`]), and whether the place is another one each
-//! time.
+//! it; an [`Event`] says what happens there ([`ShadowEffect`]), and whether the place is another
+//! one each time.
 //!
 //! **Cost.** A sum for each access that is looked at.
 
@@ -25,7 +25,7 @@ pub(crate) struct ShadowAccess {
 
 /// What the reverse of an access does to the shadow.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Does {
+pub(crate) enum ShadowEffect {
     /// Adds.
     Adds,
     /// Reads, and leaves zero.
@@ -38,7 +38,7 @@ pub(crate) enum Does {
 
 /// An access and its place; of that, the start of the piece is left out.
 pub(crate) struct Event {
-    pub does: Does,
+    pub does: ShadowEffect,
     pub access: ShadowAccess,
     /// It is in other places each time that it runs.
     pub(super) moves: bool,

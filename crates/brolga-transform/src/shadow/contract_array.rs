@@ -45,7 +45,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode};
 use crate::facts::Facts;
 use crate::facts::overwrites::{Overwrites, Total};
 use crate::primal::scev::{Affine, Atom, Sum};
-use crate::shadow::access::{Does, Event};
+use crate::shadow::access::{Event, ShadowEffect};
 use crate::shadow::strides::around;
 
 /// Sums whose loop is left by an edge.
@@ -62,18 +62,18 @@ pub(crate) fn contract_array(facts: &Facts<'_>, origin: Origin, events: &[Event]
     {
         return;
     }
-    let mut loads = events.iter().filter(|e| e.does == Does::Adds);
+    let mut loads = events.iter().filter(|e| e.does == ShadowEffect::Adds);
     let (Some(load), None) = (loads.next(), loads.next()) else { return };
     let Some((total, iterations)) = total(facts, load) else { return };
     let last = |e: &Event| out.spent.contains(e.access.inst);
     let fits = |e: &Event| match e.does {
-        Does::Adds => true,
-        Does::Takes => last(e) && within(facts, load, &iterations, e),
-        Does::Clears => last(e),
-        Does::Reads => false,
+        ShadowEffect::Adds => true,
+        ShadowEffect::Takes => last(e) && within(facts, load, &iterations, e),
+        ShadowEffect::Clears => last(e),
+        ShadowEffect::Reads => false,
     };
     if events.iter().all(fits) {
-        let both = events.iter().filter(|e| matches!(e.does, Does::Adds | Does::Takes));
+        let both = events.iter().filter(|e| matches!(e.does, ShadowEffect::Adds | ShadowEffect::Takes));
         out.summed.extend(both.map(|e| (e.access.inst, total)));
     }
 }

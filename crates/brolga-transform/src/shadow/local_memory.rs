@@ -44,7 +44,7 @@ use cranelift_entity::EntitySet;
 use crate::facts::Facts;
 use crate::facts::overwrites::Overwrites;
 use crate::primal::scev::{Affine, Atom, Sum};
-use crate::shadow::access::{Does, Event, ShadowAccess};
+use crate::shadow::access::{Event, ShadowAccess, ShadowEffect};
 use crate::shadow::contract_array::contract_array;
 use crate::shadow::strides::{disjoint, nest, stride};
 use brolga_ir::Pass;
@@ -105,7 +105,7 @@ pub(crate) fn local_memory(facts: &Facts<'_>, out: &mut Overwrites) {
 }
 
 /// What all accesses to a piece do to its shadow, if none of them is about pointers.
-fn events(facts: &Facts<'_>, insts: &[ir::Inst]) -> Option<Vec<(ir::Inst, Does)>> {
+fn events(facts: &Facts<'_>, insts: &[ir::Inst]) -> Option<Vec<(ir::Inst, ShadowEffect)>> {
     let func = facts.func();
     let mut found = Vec::new();
     for &inst in insts {
@@ -117,11 +117,13 @@ fn events(facts: &Facts<'_>, insts: &[ir::Inst]) -> Option<Vec<(ir::Inst, Does)>
         let in_place = facts.in_place.contains(inst);
         let does = match (facts.activity.mem[inst], store) {
             (MemRole::Pointer, _) => return None,
-            (MemRole::Float(_), true) if in_place => Does::Reads,
-            (MemRole::Float(_), true) => Does::Takes,
-            (MemRole::Float(_), false) if !in_place && facts.is_active(func.dfg.first_result(inst)) => Does::Adds,
-            (MemRole::Kill { checked: true, .. }, true) => Does::Reads,
-            (MemRole::Kill { checked: false, .. }, true) => Does::Clears,
+            (MemRole::Float(_), true) if in_place => ShadowEffect::Reads,
+            (MemRole::Float(_), true) => ShadowEffect::Takes,
+            (MemRole::Float(_), false) if !in_place && facts.is_active(func.dfg.first_result(inst)) => {
+                ShadowEffect::Adds
+            }
+            (MemRole::Kill { checked: true, .. }, true) => ShadowEffect::Reads,
+            (MemRole::Kill { checked: false, .. }, true) => ShadowEffect::Clears,
             (MemRole::Float(_) | MemRole::Kill { .. }, false) | (MemRole::None, _) => continue,
         };
         found.push((inst, does));
@@ -143,7 +145,7 @@ struct Base {
 type Bases = HashMap<(ir::Value, ir::Block), Option<Base>>;
 
 /// An access with its distance from the start of the piece; `None` if that is not known to be one.
-fn event(facts: &Facts<'_>, piece: Piece, bases: &mut Bases, inst: ir::Inst, does: Does) -> Option<Event> {
+fn event(facts: &Facts<'_>, piece: Piece, bases: &mut Bases, inst: ir::Inst, does: ShadowEffect) -> Option<Event> {
     let func = facts.func();
     let block = func.layout.inst_block(inst)?;
     let args = func.dfg.inst_args(inst);
@@ -212,19 +214,19 @@ fn compare(facts: &Facts<'_>, piece: Piece, events: &[Event], out: &mut Overwrit
     };
     for e in events {
         match e.does {
-            Does::Takes | Does::Clears => {
-                let looks = |r: &Event| r.does != Does::Clears;
+            ShadowEffect::Takes | ShadowEffect::Clears => {
+                let looks = |r: &Event| r.does != ShadowEffect::Clears;
                 if !events.iter().any(|r| looks(r) && precedes(r, e) && meet(facts, origin, r, e)) {
                     out.spent.insert(e.access.inst);
                 }
             }
-            Does::Adds => {
-                let adds = |r: &Event| r.does == Does::Adds;
+            ShadowEffect::Adds => {
+                let adds = |r: &Event| r.does == ShadowEffect::Adds;
                 if !events.iter().any(|r| adds(r) && precedes(e, r) && meet(facts, origin, r, e)) {
                     out.stores.insert(e.access.inst);
                 }
             }
-            Does::Reads => {}
+            ShadowEffect::Reads => {}
         }
     }
 }

@@ -34,12 +34,12 @@ const WORKSPACE: &str = include_str!("workspace.clif");
 /// derivative is derived again they stay calls.
 const GAMMA: &str = include_str!("gamma.clif");
 
-type BodiesOf = LazyLock<HashMap<String, ir::Function>>;
+type PreludeBodies = LazyLock<HashMap<String, ir::Function>>;
 
-static BODIES: BodiesOf = LazyLock::new(|| parsed(PRELUDE));
-static OF_ACCOUNTS: BodiesOf = LazyLock::new(|| parsed(ACCOUNTS));
-static OF_WORKSPACE: BodiesOf = LazyLock::new(|| parsed(WORKSPACE));
-static OF_GAMMA: BodiesOf = LazyLock::new(with_singles);
+static BODIES: PreludeBodies = LazyLock::new(|| parsed(PRELUDE));
+static OF_ACCOUNTS: PreludeBodies = LazyLock::new(|| parsed(ACCOUNTS));
+static OF_WORKSPACE: PreludeBodies = LazyLock::new(|| parsed(WORKSPACE));
+static OF_GAMMA: PreludeBodies = LazyLock::new(with_singles);
 
 pub(super) fn parsed(text: &str) -> HashMap<String, ir::Function> {
     let all = cranelift_reader::parse_functions(text).expect("the prelude is CLIF");

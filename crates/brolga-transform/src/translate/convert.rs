@@ -5,7 +5,7 @@
 //!
 //! **Answer.** One place that has the forms of both sides and writes down what makes one of the
 //! other: a `bitcast` where the bits are the same, a call of the run time where a ticket is made or
-//! resolved. Both directions of differentiation use it ([`Converts`]).
+//! resolved. Both directions of differentiation use it ([`TicketConversion`]).
 //!
 //! | from, to | number | vector | ticket |
 //! |---|---|---|---|
@@ -22,7 +22,7 @@ use cranelift_codegen::ir::{self, Type, types};
 
 /// A fragment under construction, to which is added what makes a ticket of a number, and a number
 /// of a ticket.
-pub(crate) trait Converts {
+pub(crate) trait TicketConversion {
     /// A call of the run time that is given the segment, and behind that the arguments.
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val;
     /// A call of the run time that is given the segment and returns nothing.
@@ -47,7 +47,7 @@ pub(crate) fn told(symbol: &str, args: &[(Val, Type)], ty: Option<Type>) -> AdOp
 const HALVES: [(i64, i64); 2] = [(0xff, 8), (0xff00, -8)];
 
 /// Some bytes of a ticket, moved up by so many ([`HALVES`]).
-pub(super) fn part(cx: &mut impl Converts, ticket: Val, (mask, up): (i64, i64)) -> Val {
+pub(super) fn part(cx: &mut impl TicketConversion, ticket: Val, (mask, up): (i64, i64)) -> Val {
     let mask = cx.convert(Arith::Iconst(mask), &[], types::I64);
     let up = cx.convert(Arith::Iconst(up), &[], types::I64);
     cx.ask("brolga_part_of_bytes", &[(ticket, types::I64), (mask, types::I64), (up, types::I64)], types::I64)
@@ -55,7 +55,7 @@ pub(super) fn part(cx: &mut impl Converts, ticket: Val, (mask, up): (i64, i64)) 
 
 /// The words of a vector as a ticket, one half after the other: what lies in a word is for the code
 /// that puts it together to say.
-fn ticket_of_vector(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
+fn ticket_of_vector(cx: &mut impl TicketConversion, ct: Val, ty: Type) -> Val {
     let words = if ty == types::F64X2 { ct } else { cx.convert(Arith::Bitcast, &[ct], types::F64X2) };
     let [low, high] = [0, 1].map(|lane| {
         let word = cx.convert(Arith::Extract(lane), &[words], types::F64);
@@ -66,7 +66,7 @@ fn ticket_of_vector(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
 }
 
 /// The vector of floats of which a ticket has the bytes.
-fn vector_of_ticket(cx: &mut impl Converts, ticket: Val, shape: Shape) -> Val {
+fn vector_of_ticket(cx: &mut impl TicketConversion, ticket: Val, shape: Shape) -> Val {
     let high = part(cx, ticket, HALVES[1]);
     let [low, high] = [ticket, high].map(|half| match shape {
         Shape::F64X2 => cx.ask("brolga_double_of_bytes", &[(half, types::I64)], types::F64),
@@ -81,7 +81,7 @@ fn vector_of_ticket(cx: &mut impl Converts, ticket: Val, shape: Shape) -> Val {
 }
 
 /// Whether a cotangent of some type is not zero.
-pub(crate) fn arrives(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
+pub(crate) fn arrives(cx: &mut impl TicketConversion, ct: Val, ty: Type) -> Val {
     match ty {
         types::I8 => ct,
         types::I64 => {
@@ -106,14 +106,14 @@ pub(crate) fn arrives(cx: &mut impl Converts, ct: Val, ty: Type) -> Val {
 }
 
 /// The ticket of a demand (`brolga_runtime::pieces::demand`).
-fn ticket_of_demand(cx: &mut impl Converts, demand: Val) -> Val {
+fn ticket_of_demand(cx: &mut impl TicketConversion, demand: Val) -> Val {
     let [all, none] = [-1, 0].map(|x| cx.convert(Arith::Iconst(x), &[], types::I64));
     cx.convert(Arith::Select, &[demand, all, none], types::I64)
 }
 
 /// A cotangent of this type in a shape of the same width: a ticket as a number or a vector, those
 /// as a ticket, or any of them as a demand. A demand as a number is a trap, when the pullback ends.
-pub(crate) fn fitted(cx: &mut impl Converts, ct: Val, ty: Type, shape: Shape) -> Option<Val> {
+pub(crate) fn fitted(cx: &mut impl TicketConversion, ct: Val, ty: Type, shape: Shape) -> Option<Val> {
     let found = match (ty, shape) {
         (ty, shape) if ty == shape.ty() => ct,
         (ty, Shape::Demand { .. }) => arrives(cx, ct, ty),

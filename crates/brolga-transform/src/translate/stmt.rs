@@ -13,7 +13,7 @@
 
 use brolga_analysis::Variant;
 use brolga_ir::block::{Fragment, Ids};
-use brolga_ir::inst::{AdInst, AdOp, Args, Arith, Asks, Defs, Shape, Tape, Val};
+use brolga_ir::inst::{AdInst, AdOp, Args, Arith, ClearQuery, Defs, Shape, Tape, Val};
 use brolga_ir::map::{IndexMap, Table};
 use brolga_ir::{Diagnostic, Diagnostics, Mode};
 use cranelift_codegen::ir::condcodes::FloatCC;
@@ -343,15 +343,15 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     }
 
     /// Clear `bytes` bytes of `shadow[addr + off]`.
-    pub(crate) fn zero_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, asks: Asks) {
-        if matches!(asks, Asks::Zero | Asks::Bits) {
+    pub(crate) fn zero_mem(&mut self, addr: ir::Value, off: i32, bytes: u32, asks: ClearQuery) {
+        if matches!(asks, ClearQuery::Zero | ClearQuery::Bits) {
             self.forget_pointer(addr, off, bytes);
         }
         self.zero_mem_in(FragmentKind::Rvs, addr, off, bytes, asks);
     }
 
     /// The same of what may be a part of a float (see [`AdOp::ZeroMem`]).
-    pub(crate) fn cut_mem(&mut self, addr: ir::Value, off: i32, (bytes, asks): (u32, Asks), of: u8) {
+    pub(crate) fn cut_mem(&mut self, addr: ir::Value, off: i32, (bytes, asks): (u32, ClearQuery), of: u8) {
         if let Some(place) = self.facts().place(addr, off) {
             self.push(FragmentKind::Rvs, Defs::default(), AdOp::ZeroMem { place, bytes, asks, cuts: Some(of) });
         }
@@ -363,11 +363,11 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
     /// both are refused (AD0142).
     fn forget_pointer(&mut self, addr: ir::Value, off: i32, bytes: u32) {
         if self.facts().held_pointers(addr) {
-            self.zero_mem_in(FragmentKind::Before, addr, off, bytes, Asks::Nothing);
+            self.zero_mem_in(FragmentKind::Before, addr, off, bytes, ClearQuery::Nothing);
         }
     }
 
-    fn zero_mem_in(&mut self, w: FragmentKind, addr: ir::Value, off: i32, bytes: u32, asks: Asks) {
+    fn zero_mem_in(&mut self, w: FragmentKind, addr: ir::Value, off: i32, bytes: u32, asks: ClearQuery) {
         if let Some(place) = self.facts().place(addr, off) {
             self.push(w, Defs::default(), AdOp::ZeroMem { place, bytes, asks, cuts: None });
         }

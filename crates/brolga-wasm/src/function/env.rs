@@ -86,7 +86,7 @@ pub(crate) enum Helper {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Fork {
     /// Which.
-    pub of: Forked,
+    pub of: ForkSource,
     /// Functions of the index space, if it is known which are called.
     pub callees: Vec<u32>,
     /// Whether a task calls it.
@@ -95,7 +95,7 @@ pub(crate) struct Fork {
 
 /// What forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Forked {
+pub(crate) enum ForkSource {
     /// A call of `brolga_par_for`, and its like.
     Call(ForkKind),
     /// A parallel region of OpenMP, with so many arguments.

@@ -46,7 +46,7 @@ use crate::forked::{ForkKind, OpenMp};
 use crate::function::env::HostFunc;
 use crate::function::func::Fx;
 use crate::parse::{ImportName, Info};
-use crate::provided::{Provided, Replaced};
+use crate::provided::{ProvidedFunction, Replacements};
 use crate::val::Val;
 
 /// `brolga_wasm_grow(memory, bytes) -> ok`.
@@ -104,7 +104,7 @@ impl Imports {
 /// Imports, and functions of the module's own that are replaced, as the translator asks for them.
 pub(crate) struct Provider<'i> {
     pub imports: &'i Imports,
-    pub replaced: Replaced,
+    pub replaced: Replacements,
 }
 
 /// Modules whose functions are C's, if they are called like C's.
@@ -112,7 +112,7 @@ const C_MODULES: [&str; 6] = ["env", "c", "libc", "libm", "math", "Math"];
 
 impl Provider<'_> {
     /// What stands behind each function, in order: imported ones, and those that are replaced.
-    pub(crate) fn resolve(&self, info: &Info<'_>) -> Result<Vec<Option<Provided>>, Error> {
+    pub(crate) fn resolve(&self, info: &Info<'_>) -> Result<Vec<Option<ProvidedFunction>>, Error> {
         let mut missing = Vec::new();
         let mut out = Vec::new();
         for (i, f) in info.funcs.iter().enumerate() {
@@ -122,7 +122,7 @@ impl Provider<'_> {
             };
             let ty = &info.types[f.ty as usize];
             let found = if !info.tables.is_empty() && self.invokes(import, ty) {
-                Some(Provided::Invoke)
+                Some(ProvidedFunction::Invoke)
             } else if let Some(found) = self.driver(import, ty).filter(|_| !info.tables.is_empty()) {
                 Some(found)
             } else if let Some(found) = self.forks_by(import, ty, info) {
@@ -174,33 +174,33 @@ impl Provider<'_> {
     }
 
     /// A loop of steps, or a call that is undone, if an import is one.
-    fn driver(&self, import: &ImportName, ty: &FuncType) -> Option<Provided> {
+    fn driver(&self, import: &ImportName, ty: &FuncType) -> Option<ProvidedFunction> {
         let words = |n: usize| ty.params() == vec![ValType::I32; n];
         match (self.meant(import).1, ty.results()) {
-            ("brolga_time_loop", []) if words(5) => Some(Provided::Loop(false)),
-            ("brolga_while_loop", [ValType::I32]) if words(5) => Some(Provided::Loop(true)),
-            ("brolga_inverse_pair", []) if words(6) => Some(Provided::Inverse),
+            ("brolga_time_loop", []) if words(5) => Some(ProvidedFunction::Loop(false)),
+            ("brolga_while_loop", [ValType::I32]) if words(5) => Some(ProvidedFunction::Loop(true)),
+            ("brolga_inverse_pair", []) if words(6) => Some(ProvidedFunction::Inverse),
             _ => None,
         }
     }
 
     /// A call that forks, or a part of OpenMP, if an import is one. Sums of tasks, and what OpenMP
     /// keeps of a team, lie on the stack of C.
-    fn forks_by(&self, import: &ImportName, ty: &FuncType, info: &Info<'_>) -> Option<Provided> {
+    fn forks_by(&self, import: &ImportName, ty: &FuncType, info: &Info<'_>) -> Option<ProvidedFunction> {
         let name = self.meant(import).1;
         let words = |n: usize| ty.params() == vec![ValType::I32; n];
         let may = !info.tables.is_empty() && !info.memories.is_empty();
         let has_stack = info.stack_pointer().is_some();
         match (name, ty.results()) {
-            ("brolga_par_join", []) if may && words(4) => Some(Provided::Fork(ForkKind::Join)),
-            ("brolga_par_n", []) if may && words(2) => Some(Provided::Fork(ForkKind::Entries)),
-            ("brolga_par_for", []) if may && words(5) => Some(Provided::Fork(ForkKind::For)),
+            ("brolga_par_join", []) if may && words(4) => Some(ProvidedFunction::Fork(ForkKind::Join)),
+            ("brolga_par_n", []) if may && words(2) => Some(ProvidedFunction::Fork(ForkKind::Entries)),
+            ("brolga_par_for", []) if may && words(5) => Some(ProvidedFunction::Fork(ForkKind::For)),
             ("brolga_par_reduce_f64", [ValType::F64]) if may && words(5) && has_stack => {
-                Some(Provided::Fork(ForkKind::Sum))
+                Some(ProvidedFunction::Fork(ForkKind::Sum))
             }
             _ => {
                 let part = openmp::part(name, ty).filter(|_| C_MODULES.contains(&self.meant(import).0))?;
-                Some(Provided::OpenMp(if may && has_stack { part } else { OpenMp::Refused }))
+                Some(ProvidedFunction::OpenMp(if may && has_stack { part } else { OpenMp::Refused }))
             }
         }
     }
@@ -209,7 +209,7 @@ impl Provider<'_> {
     pub(crate) fn forks(&self, info: &Info<'_>) -> bool {
         let forks = |f: &crate::parse::Func<'_>| {
             let by = f.import.as_ref().and_then(|i| self.forks_by(i, &info.types[f.ty as usize], info));
-            matches!(by, Some(Provided::Fork(_) | Provided::OpenMp(OpenMp::Region)))
+            matches!(by, Some(ProvidedFunction::Fork(_) | ProvidedFunction::OpenMp(OpenMp::Region)))
         };
         info.funcs.iter().any(forks)
     }
@@ -221,28 +221,28 @@ impl Provider<'_> {
     }
 
     /// What has pointers among its parameters makes no sense without a memory that they point into.
-    fn function(&self, import: &ImportName, ty: &FuncType, memory: bool) -> Option<Provided> {
+    fn function(&self, import: &ImportName, ty: &FuncType, memory: bool) -> Option<ProvidedFunction> {
         let (module, name) = self.meant(import);
         if ty.results().is_empty() && self.imports.ignored.iter().any(|(m, n)| (m, n) == (&import.module, &import.name))
         {
-            return Some(Provided::Shim(|fx| {
+            return Some(ProvidedFunction::Shim(|fx| {
                 fx.b.ins().return_(&[]);
             }));
         }
         // An embedder that says what a function is need not say where it comes from.
         let said = (module, name) != (import.module.as_str(), import.name.as_str());
         if let Some(shim) = wasi::shim(if said { wasi::MODULE } else { module }, name, ty, memory) {
-            return Some(Provided::Shim(shim));
+            return Some(ProvidedFunction::Shim(shim));
         }
         if C_MODULES.contains(&module) {
             if let Some(shim) = libc_shims::shim(name, ty).or_else(|| emscripten::shim(name, ty)).filter(|_| memory) {
-                return Some(Provided::Shim(shim));
+                return Some(ProvidedFunction::Shim(shim));
             }
             if let Some(found) = math(name, ty).filter(|m| memory || !has_pointers(m)) {
                 return Some(found);
             }
         }
-        (!self.imports.refuse_missing).then_some(Provided::Missing)
+        (!self.imports.refuse_missing).then_some(ProvidedFunction::Missing)
     }
 }
 
@@ -250,7 +250,7 @@ impl Provider<'_> {
 const WITH_LONG: [&str; 7] = ["lrint", "lrintf", "lround", "lroundf", "scalbln", "scalblnf", "labs"];
 
 /// A C function of that name whose rule is about this type.
-fn math(name: &str, ty: &FuncType) -> Option<Provided> {
+fn math(name: &str, ty: &FuncType) -> Option<ProvidedFunction> {
     let rule = math_rule(name)?;
     let numbers = |ts: &[Ty], vs: &[ValType]| {
         ts.len() == vs.len()
@@ -268,22 +268,24 @@ fn math(name: &str, ty: &FuncType) -> Option<Provided> {
     }
     let pointers = rule.params.contains(&Ty::Ptr);
     match rule.kind {
-        MathKind::Expr(_) | MathKind::Inactive if WITH_LONG.contains(&name) => Some(Provided::Widened(rule)),
-        MathKind::Expr(_) => Some(Provided::Math(&rule.symbol)),
-        MathKind::Inactive if !pointers && name != "exit" && name != "abort" => Some(Provided::Math(&rule.symbol)),
-        MathKind::Writes(..) => Some(Provided::Widened(rule)),
+        MathKind::Expr(_) | MathKind::Inactive if WITH_LONG.contains(&name) => Some(ProvidedFunction::Widened(rule)),
+        MathKind::Expr(_) => Some(ProvidedFunction::Math(&rule.symbol)),
+        MathKind::Inactive if !pointers && name != "exit" && name != "abort" => {
+            Some(ProvidedFunction::Math(&rule.symbol))
+        }
+        MathKind::Writes(..) => Some(ProvidedFunction::Widened(rule)),
         _ => None,
     }
 }
 
 /// What a module's own function of a name of C's is replaced by, if it is one that is exact.
-pub(crate) fn library(name: &str, ty: &FuncType) -> Option<Provided> {
-    let shim = libc_shims::shim(name, ty).map(Provided::Shim);
+pub(crate) fn library(name: &str, ty: &FuncType) -> Option<ProvidedFunction> {
+    let shim = libc_shims::shim(name, ty).map(ProvidedFunction::Shim);
     shim.or_else(|| math(name, ty).filter(has_pointers))
 }
 
-fn has_pointers(provided: &Provided) -> bool {
-    matches!(provided, Provided::Widened(rule) if rule.params.contains(&Ty::Ptr))
+fn has_pointers(provided: &ProvidedFunction) -> bool {
+    matches!(provided, ProvidedFunction::Widened(rule) if rule.params.contains(&Ty::Ptr))
 }
 
 /// A function type as text.

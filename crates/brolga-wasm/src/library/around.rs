@@ -7,10 +7,10 @@
 //!
 //! **Answer.** The module's function stays as `NAME.own`, is given its operands as constants, and
 //! in its place stands one that is written in CLIF
-//! ([`Around::emit`](crate::provided::Around::emit)): it computes what has the right derivative,
-//! and gives that the value that `NAME.own` has left ([`with_value`]). What there is in `NAME.own`,
-//! and in what is called by nothing else, is left to the run (`Func::untracked`), since no
-//! cotangent comes there.
+//! ([`WrapperFunction::emit`](crate::provided::WrapperFunction::emit)): it computes what has the
+//! right derivative, and gives that the value that `NAME.own` has left ([`with_value`]). What there
+//! is in `NAME.own`, and in what is called by nothing else, is left to the run (`Func::untracked`),
+//! since no cotangent comes there.
 //!
 //! Names are not believed: before a function is replaced, it is run, and has to agree with what its
 //! name says ([`crate::library::wrapped`]).

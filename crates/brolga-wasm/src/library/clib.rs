@@ -8,9 +8,9 @@
 //! handle bits of floats), and has to prove that it is what it is called: it is run, in an instance
 //! of its own, and must leave the bytes that C's leaves, and everything else as it was (so one that
 //! keeps variables in memory, as without optimisation, stays). Then the host's takes its place
-//! ([`Provided`]), as if the module had imported it, and has the rule that it has there. These
-//! functions are exact, so no result changes. What a trap leaves of a block that reaches beyond the
-//! end of memory may.
+//! ([`ProvidedFunction`]), as if the module had imported it, and has the rule that it has there.
+//! These functions are exact, so no result changes. What a trap leaves of a block that reaches
+//! beyond the end of memory may.
 //!
 //! Functions whose last digits depend on the library keep their bodies
 //! ([`crate::library::mathlib`]).
@@ -30,7 +30,7 @@ use crate::library::mathlib::FUEL;
 use crate::library::unnamed::handles_bits;
 use crate::module::Module;
 use crate::parse::Info;
-use crate::provided::{Provided, Replaced};
+use crate::provided::{ProvidedFunction, Replacements};
 use crate::val::Val;
 
 /// A function that may be one of C's.
@@ -38,7 +38,7 @@ pub(crate) struct LibraryCandidate {
     index: u32,
     name: String,
     ty: FuncType,
-    provided: Provided,
+    provided: ProvidedFunction,
 }
 
 /// Names of functions that are exact.
@@ -75,16 +75,16 @@ fn takes_apart_type(ty: &FuncType) -> bool {
 
 /// What takes the place of the candidates that are what they are called. The module is translated
 /// for fuel.
-pub(crate) fn confirmed(module: &Module, candidates: Vec<LibraryCandidate>) -> Result<Replaced, Error> {
+pub(crate) fn confirmed(module: &Module, candidates: Vec<LibraryCandidate>) -> Result<Replacements, Error> {
     let keyed: Vec<(FuncKey, LibraryCandidate)> =
         candidates.into_iter().filter_map(|c| Some((module.0.translated.funcs[c.index as usize]?, c))).collect();
     if keyed.is_empty() {
-        return Ok(Replaced::default());
+        return Ok(Replacements::default());
     }
     let mut roots: Vec<FuncKey> = keyed.iter().map(|k| k.0).collect();
     roots.dedup();
     let primal = Primal::new(module.program(), &roots, &Options::default())?;
-    let mut out = Replaced::default();
+    let mut out = Replacements::default();
     for (key, c) in keyed {
         let mut instance = Instance::not_started(module)?;
         instance.set_fuel(FUEL);

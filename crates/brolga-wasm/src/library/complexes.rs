@@ -33,7 +33,7 @@ use crate::function::func::Fx;
 use crate::function::ops::little;
 use crate::library::around::{call_wrapped, computed, float_at, store_with_value, with_value, zero};
 use crate::library::mathlib::POINTS;
-use crate::provided::{Around, TrialRun};
+use crate::provided::{TrialRun, WrapperFunction};
 use crate::val::Val;
 
 /// Which function.
@@ -83,7 +83,7 @@ impl Complex {
     }
 }
 
-impl Around for Complex {
+impl WrapperFunction for Complex {
     fn ty(&self) -> FuncType {
         FuncType::new(vec![ValType::I32; 1 + self.operands()], [])
     }

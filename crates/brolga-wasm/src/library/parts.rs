@@ -16,7 +16,7 @@ use crate::function::ops::little;
 use crate::library::around::{call_wrapped, computed, float_at, store_with_value, with_value, zero};
 use crate::library::clib::parts;
 use crate::library::mathlib::POINTS;
-use crate::provided::{Around, TrialRun};
+use crate::provided::{TrialRun, WrapperFunction};
 use crate::val::Val;
 
 /// `frexp`, of a `double` or a `float`, that writes `{ fraction, exponent: i32 }`.
@@ -37,7 +37,7 @@ impl FloatParts {
     }
 }
 
-impl Around for FloatParts {
+impl WrapperFunction for FloatParts {
     fn ty(&self) -> FuncType {
         FuncType::new([ValType::I32, if self.single { ValType::F32 } else { ValType::F64 }], [])
     }

@@ -39,7 +39,7 @@ use crate::host::binary128::{of_double, to_double};
 use crate::library::around::{call_wrapped, computed, store_with_value, with_value};
 use crate::library::clib::parts;
 use crate::library::mathlib::{AGREES_F64, Host, is_close, points};
-use crate::provided::{Around, TrialRun};
+use crate::provided::{TrialRun, WrapperFunction};
 use crate::val::Val;
 
 /// What is passed.
@@ -169,7 +169,7 @@ impl Quad {
     }
 }
 
-impl Around for Quad {
+impl WrapperFunction for Quad {
     fn ty(&self) -> FuncType {
         let kind = |k: &QuadKind| match k {
             QuadKind::Quad => vec![ValType::I64; 2],

@@ -13,7 +13,7 @@ use wasmparser::{FuncType, ValType};
 use crate::function::func::Fx;
 use crate::library::around::{call_wrapped, with_value, zero};
 use crate::library::mathlib::{Host, POINTS};
-use crate::provided::{Around, TrialRun};
+use crate::provided::{TrialRun, WrapperFunction};
 use crate::val::Val;
 
 /// `remquo` or `remquof`.
@@ -36,7 +36,7 @@ impl Remquo {
     }
 }
 
-impl Around for Remquo {
+impl WrapperFunction for Remquo {
     fn ty(&self) -> FuncType {
         let float = if self.single { ValType::F32 } else { ValType::F64 };
         FuncType::new([float, float, ValType::I32], [float])

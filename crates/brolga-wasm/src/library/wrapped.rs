@@ -24,13 +24,13 @@ use crate::library::remquo::Remquo;
 use crate::library::unnamed::handles_bits;
 use crate::module::Module;
 use crate::parse::Info;
-use crate::provided::{Around, Provided, Replaced};
+use crate::provided::{ProvidedFunction, Replacements, WrapperFunction};
 use crate::val::Val;
 
 /// A function of a module that may be known.
 pub(crate) struct WrappedCandidate {
     index: u32,
-    around: Arc<dyn Around>,
+    around: Arc<dyn WrapperFunction>,
 }
 
 /// Functions of a module that have such a name, and the type.
@@ -40,17 +40,18 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<WrappedCandidate> {
         return Vec::new();
     }
     let of = |index: u32| {
-        let right = |a: &Arc<dyn Around>| a.ty() == *info.type_of(index);
+        let right = |a: &Arc<dyn WrapperFunction>| a.ty() == *info.type_of(index);
         let around = info.names_of(index).find_map(|name| {
             let name = plain(name);
-            let quad = || Quad::named(&name).map(|q| Arc::new(q) as Arc<dyn Around>);
-            let parts = || FloatParts::named(&name, info.type_of(index)).map(|p| Arc::new(p) as Arc<dyn Around>);
-            let complex = Complex::named(&name).map(|c| Arc::new(c) as Arc<dyn Around>);
-            let remquo = || Remquo::named(&name).map(|r| Arc::new(r) as Arc<dyn Around>);
+            let quad = || Quad::named(&name).map(|q| Arc::new(q) as Arc<dyn WrapperFunction>);
+            let parts =
+                || FloatParts::named(&name, info.type_of(index)).map(|p| Arc::new(p) as Arc<dyn WrapperFunction>);
+            let complex = Complex::named(&name).map(|c| Arc::new(c) as Arc<dyn WrapperFunction>);
+            let remquo = || Remquo::named(&name).map(|r| Arc::new(r) as Arc<dyn WrapperFunction>);
             complex.filter(right).or_else(|| quad().filter(right)).or_else(|| remquo().filter(right)).or_else(parts)
         });
         let by_type = || FloatParts::named("frexp", info.type_of(index)).filter(|_| handles_bits(info, index));
-        let around = around.or_else(|| by_type().map(|p| Arc::new(p) as Arc<dyn Around>))?;
+        let around = around.or_else(|| by_type().map(|p| Arc::new(p) as Arc<dyn WrapperFunction>))?;
         Some(WrappedCandidate { index, around })
     };
     (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some()).filter_map(of).collect()
@@ -61,15 +62,15 @@ const TOLD: usize = 1024;
 
 /// What takes the place of the candidates that are what they are called. The module is translated
 /// for fuel.
-pub(crate) fn confirmed(module: &Module, candidates: Vec<WrappedCandidate>) -> Result<Replaced, Error> {
+pub(crate) fn confirmed(module: &Module, candidates: Vec<WrappedCandidate>) -> Result<Replacements, Error> {
     let key = |c: &WrappedCandidate| module.0.translated.funcs[c.index as usize];
     let roots: Vec<FuncKey> = candidates.iter().filter_map(key).collect();
     if roots.is_empty() {
-        return Ok(Replaced::default());
+        return Ok(Replacements::default());
     }
     let primal = Primal::new(module.program(), &roots, &Options::default())?;
     let mut instance = Instance::not_started(module)?;
-    let mut out = Replaced::default();
+    let mut out = Replacements::default();
     for c in candidates {
         let Some(key) = key(&c) else { continue };
         let ty = c.around.ty();
@@ -82,7 +83,7 @@ pub(crate) fn confirmed(module: &Module, candidates: Vec<WrappedCandidate>) -> R
             Some((found, instance.memory()[..TOLD].to_vec()))
         };
         if c.around.agrees(&mut trial) {
-            out.insert(c.index, Provided::Around(c.around));
+            out.insert(c.index, ProvidedFunction::Around(c.around));
         }
     }
     Ok(out)

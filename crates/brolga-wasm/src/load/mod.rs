@@ -21,8 +21,8 @@ use crate::library::{clib, mathlib, unnamed, wrapped};
 use crate::module::allocators;
 use crate::module::{Inner, Module, ModuleOptions};
 use crate::parse::{self, Info};
-use crate::provided::Replaced;
-use crate::translate::{Translated, translate};
+use crate::provided::Replacements;
+use crate::translate::{TranslatedModule, translate};
 
 impl Inner {
     fn new(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: CodeOptions) -> Result<Self, Error> {
@@ -74,7 +74,7 @@ impl Module {
         let bytes =
             wat::parse_bytes(bytes.as_ref()).map_err(|e| Error::Invalid { message: e.to_string(), offset: 0 })?;
         let mut info = Info::parse(&bytes)?;
-        let mut provider = Provider { imports: &options.imports, replaced: Replaced::default() };
+        let mut provider = Provider { imports: &options.imports, replaced: Replacements::default() };
         if provider.grows(&info) {
             info.mutates.memories.insert(0);
         }
@@ -115,7 +115,7 @@ fn image(
     info: &Info<'_>,
     layout: &Layout,
     provider: &Provider<'_>,
-    translated: &Translated,
+    translated: &TranslatedModule,
 ) -> Result<Vec<(i64, Vec<u8>)>, Error> {
     let mut out: Vec<(i64, Vec<u8>)> = Vec::new();
     let mut globals: Vec<u128> = Vec::new();

@@ -17,11 +17,11 @@ use brolga_ir::driver::Driver;
 
 use crate::function::env::CodeOptions;
 use crate::parse::Info;
-use crate::translate::Translated;
+use crate::translate::TranslatedModule;
 
 /// Tasks run one after the other where they would share more than memory: what memory grows
 /// by, globals, output and the host's other means, blocks of an allocator, fuel.
-pub(crate) fn leave(translated: &mut Translated, info: &Info<'_>, mode: CodeOptions) {
+pub(crate) fn leave(translated: &mut TranslatedModule, info: &Info<'_>, mode: CodeOptions) {
     let program = &mut translated.program;
     let drivers: Vec<(FuncKey, FuncKey)> = (program.funcs.iter())
         .filter_map(|(key, f)| match &f.driver {

@@ -148,8 +148,8 @@ pub(crate) struct HeapSource {
 }
 
 /// Names of functions that give out memory, the best first, with what they are told.
-type Giver = (&'static str, fn(u32) -> Vec<Val>);
-const GIVERS: [Giver; 6] = [
+type AllocatorName = (&'static str, fn(u32) -> Vec<Val>);
+const GIVERS: [AllocatorName; 6] = [
     ("malloc", |n| vec![Val::I32(n as i32)]),
     ("dlmalloc", |n| vec![Val::I32(n as i32)]),
     ("emmalloc", |n| vec![Val::I32(n as i32)]),
@@ -162,7 +162,7 @@ const GIVERS: [Giver; 6] = [
 /// that has such a name.
 pub(crate) fn source(info: &Info<'_>) -> Option<HeapSource> {
     let defined = || (0..info.funcs.len() as u32).filter(|&i| info.funcs[i as usize].body.is_some());
-    let is_it = |i: u32, (name, args): Giver, exported: bool| {
+    let is_it = |i: u32, (name, args): AllocatorName, exported: bool| {
         let ty = info.type_of(i);
         let takes = args(0).len() == ty.params().len() && ty.params().iter().all(|t| *t == ValType::I32);
         let of_export =
@@ -171,8 +171,9 @@ pub(crate) fn source(info: &Info<'_>) -> Option<HeapSource> {
         takes && ty.results() == [ValType::I32] && if exported { of_export() } else { has_name() }
     };
     [true, false].into_iter().find_map(|exported| {
-        let giver =
-            |&g: &Giver| defined().find(|&i| is_it(i, g, exported)).map(|index| HeapSource { index, args: g.1 });
+        let giver = |&g: &AllocatorName| {
+            defined().find(|&i| is_it(i, g, exported)).map(|index| HeapSource { index, args: g.1 })
+        };
         GIVERS.iter().find_map(giver)
     })
 }

@@ -27,7 +27,7 @@ use crate::imports::Imports;
 use crate::layout::Layout;
 use crate::module::allocators::{Allocators, HeapSource};
 use crate::parse::Export;
-use crate::translate::Translated;
+use crate::translate::TranslatedModule;
 
 /// How a module is translated.
 ///
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Module {
 
 pub(crate) struct Inner {
     pub layout: Layout,
-    pub translated: Translated,
+    pub translated: TranslatedModule,
     pub exports: Vec<Export>,
     pub start: Option<u32>,
     pub types: Vec<FuncType>,

@@ -125,9 +125,9 @@ pub struct Point<'a> {
     pair: Option<Gradient>,
     tangent: Option<Gradient>,
     second: Option<Hessian>,
-    pairs: ByWidth<Gradient>,
-    tangents: ByWidth<Gradient>,
-    seconds: ByWidth<Hessian>,
+    pairs: RulesByWidth<Gradient>,
+    tangents: RulesByWidth<Gradient>,
+    seconds: RulesByWidth<Hessian>,
     /// By order.
     series: [Option<Gradient>; MOST_ORDER + 1],
 }
@@ -169,7 +169,7 @@ fn spread(params: &[ValType], inputs: &[Range], flat: &[f64], into: &mut [u8], l
 
 /// A rule for several derivatives at once, if there is one; kept by the logarithm of its width.
 fn wide<R: Clone>(
-    cells: &mut ByWidth<R>,
+    cells: &mut RulesByWidth<R>,
     several: usize,
     make: impl FnOnce(u32) -> Result<R, Error>,
 ) -> Result<Option<R>, Error> {
@@ -193,7 +193,7 @@ fn unless_too_wide<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
 
 /// Rules by the logarithms of their widths, as far as they have been asked for; nothing where there
 /// is no batch.
-type ByWidth<R> = [Option<Option<R>>; WIDTH.ilog2() as usize + 1];
+type RulesByWidth<R> = [Option<Option<R>>; WIDTH.ilog2() as usize + 1];
 
 /// A derivative by all floats.
 fn derived(module: &Module, name: &str, options: &Options) -> Result<Gradient, Error> {

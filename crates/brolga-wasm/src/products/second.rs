@@ -10,7 +10,7 @@
 //! width, which the instance keeps.
 
 use brolga::cranelift_codegen::data_value::DataValue;
-use brolga::second::{Along, HessianRule, Second};
+use brolga::second::{ArgDirection, HessianProducts, HessianRule};
 use brolga::{ArgSpec, Mode, Options};
 use wasmparser::FuncType;
 
@@ -138,14 +138,14 @@ impl Instance {
         sets(directions, width, hessian.ty.params().len(), "directions")?;
         self.prepare()?;
         let region = self.batch(width)?;
-        let memory = Along::Memory { tangent: region.vmctx() as u64, product: region.shadow() as u64 };
-        let value = |d: &Option<Val>| d.map_or(Along::Still, |d| Along::Value(d.to_data()));
-        let along: Vec<Along> =
+        let memory = ArgDirection::Memory { tangent: region.vmctx() as u64, product: region.shadow() as u64 };
+        let value = |d: &Option<Val>| d.map_or(ArgDirection::Still, |d| ArgDirection::Value(d.to_data()));
+        let along: Vec<ArgDirection> =
             directions.iter().flat_map(|d| [memory.clone()].into_iter().chain(d.as_ref().iter().map(value))).collect();
         let mut all: Vec<brolga::Arg> = values.into_iter().map(brolga::Arg::new).collect();
         all[0] = self.pointer();
         let seeds: Vec<DataValue> = seeds.iter().map(|s| s.to_data()).collect();
-        let mut out = Second::default();
+        let mut out = HessianProducts::default();
         // SAFETY: as in `gradient`; the batch's region is laid out like the instance's, as many
         // times as large.
         drop(unsafe { hessian.rule.product(&all, &along, &seeds, &mut out) }.map_err(|e| self.ended(e))?);

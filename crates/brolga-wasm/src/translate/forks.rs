@@ -27,7 +27,7 @@ use super::openmp;
 use super::views::{call_body, each, frame_below};
 use crate::error::Error;
 use crate::forked::{ForkImport, ForkKind};
-use crate::function::env::{Env, Fork, Forked, VIEW};
+use crate::function::env::{Env, Fork, ForkSource, VIEW};
 use crate::function::func::{Context, Fx, build};
 use crate::parse::{ConstOp, Info, SegmentMode};
 
@@ -68,13 +68,13 @@ impl Fork {
     /// The symbol of what a call of it calls.
     fn symbol(&self, env: &Env<'_, '_>) -> String {
         let name = match self.of {
-            Forked::Call(kind) => kind.name(),
-            Forked::Region(_) => "omp_parallel",
+            ForkSource::Call(kind) => kind.name(),
+            ForkSource::Region(_) => "omp_parallel",
         };
         let of: String = self.callees.iter().map(|&f| format!("__{}", env.symbols[f as usize])).collect();
         let of = match (self.of, &of[..]) {
-            (Forked::Region(n), "") => format!("_indirect{n}"),
-            (Forked::Region(n), of) => format!("{n}{of}"),
+            (ForkSource::Region(n), "") => format!("_indirect{n}"),
+            (ForkSource::Region(n), of) => format!("{n}{of}"),
             (_, "") => "_indirect".to_owned(),
             (_, of) => of.to_owned(),
         };
@@ -84,8 +84,8 @@ impl Fork {
     /// The type of what tasks call.
     fn callee(&self) -> FuncType {
         match self.of {
-            Forked::Call(kind) => kind.callee(),
-            Forked::Region(n) => FuncType::new(vec![ValType::I32; 2 + n as usize], []),
+            ForkSource::Call(kind) => kind.callee(),
+            ForkSource::Region(n) => FuncType::new(vec![ValType::I32; 2 + n as usize], []),
         }
     }
 }
@@ -98,11 +98,11 @@ pub(super) fn define(
     symbol: &str,
 ) -> Result<FuncKey, Error> {
     let (params, result) = match fork.of {
-        Forked::Call(kind) => {
+        ForkSource::Call(kind) => {
             let words = if kind == ForkKind::Entries { 2 } else { 5 - usize::from(kind == ForkKind::Join) };
             (words, (kind == ForkKind::Sum).then_some(types::F64))
         }
-        Forked::Region(_) => (4, None),
+        ForkSource::Region(_) => (4, None),
     };
     let view = if fork.nested { &VIEW[..] } else { &[] };
     let signature = env.signature_of([&vec![types::I32; params], view].concat(), result);
@@ -111,13 +111,13 @@ pub(super) fn define(
             fx.take_view();
         }
         match fork.of {
-            Forked::Call(kind) => fork_entry(fx, kind, fork, symbol),
-            Forked::Region(n) => openmp::region(fx, fork, n as usize, symbol),
+            ForkSource::Call(kind) => fork_entry(fx, kind, fork, symbol),
+            ForkSource::Region(n) => openmp::region(fx, fork, n as usize, symbol),
         }
         Ok(())
     })?;
     // A nested region is one thread's.
-    if fork.nested && matches!(fork.of, Forked::Region(_)) {
+    if fork.nested && matches!(fork.of, ForkSource::Region(_)) {
         return Ok(env.program.func(symbol).expect("it has just been defined"));
     }
     let task = format!("{symbol}{TASK}");
@@ -125,8 +125,8 @@ pub(super) fn define(
     let signature = env.signature_of([&given[..], &[types::I64]].concat(), None);
     build(env, context, &task, signature.clone(), |fx| {
         match fork.of {
-            Forked::Call(kind) => one(fx, kind, fork),
-            Forked::Region(n) => openmp::thread(fx, fork, n as usize),
+            ForkSource::Call(kind) => one(fx, kind, fork),
+            ForkSource::Region(n) => openmp::thread(fx, fork, n as usize),
         }
         Ok(())
     })?;
@@ -148,11 +148,11 @@ pub(super) fn define(
 fn given(fork: &Fork) -> Vec<Type> {
     let of_kind = match fork.of {
         // Iterations of a task are counted in 64 bits.
-        Forked::Call(ForkKind::Sum) => vec![types::I32, types::I32, types::I64, types::I64, types::I64, types::I32],
-        Forked::Call(ForkKind::For) => vec![types::I32, types::I32, types::I64, types::I64, types::I64],
-        Forked::Call(ForkKind::Join) => vec![types::I32; 4],
-        Forked::Call(ForkKind::Entries) => vec![types::I32, types::I64, types::I64],
-        Forked::Region(n) => vec![types::I32; 2 + n as usize],
+        ForkSource::Call(ForkKind::Sum) => vec![types::I32, types::I32, types::I64, types::I64, types::I64, types::I32],
+        ForkSource::Call(ForkKind::For) => vec![types::I32, types::I32, types::I64, types::I64, types::I64],
+        ForkSource::Call(ForkKind::Join) => vec![types::I32; 4],
+        ForkSource::Call(ForkKind::Entries) => vec![types::I32, types::I64, types::I64],
+        ForkSource::Region(n) => vec![types::I32; 2 + n as usize],
     };
     [vec![types::I32; 4], of_kind].concat()
 }
@@ -300,9 +300,9 @@ impl Fx<'_, '_, '_, '_> {
     /// Call a fork whose callees are told by constants; nothing if this function is no fork.
     pub(crate) fn known_fork(&mut self, index: u32, args: &[Value]) -> Option<Vec<Value>> {
         let (of, functions) = match self.env.fork_imports[index as usize]? {
-            ForkImport::Call(kind) => (Forked::Call(kind), kind.functions()),
+            ForkImport::Call(kind) => (ForkSource::Call(kind), kind.functions()),
             // A region says how many arguments there are.
-            ForkImport::Region => (Forked::Region(self.constant(args[1]).filter(|n| *n <= 64)? as u32), &[2][..]),
+            ForkImport::Region => (ForkSource::Region(self.constant(args[1]).filter(|n| *n <= 64)? as u32), &[2][..]),
         };
         let known = |&i: &usize| entry(self.env.info, self.constant(args[i])?);
         let callees: Vec<u32> = functions.iter().map(known).collect::<Option<_>>().unwrap_or_default();
@@ -316,7 +316,7 @@ impl Fx<'_, '_, '_, '_> {
     /// Call a fork.
     fn call_fork(&mut self, fork: Fork, args: &[Value]) -> Vec<Value> {
         let symbol = fork.symbol(self.env);
-        let sum = matches!(fork.of, Forked::Call(ForkKind::Sum)).then_some(types::F64);
+        let sum = matches!(fork.of, ForkSource::Call(ForkKind::Sum)).then_some(types::F64);
         self.env.forks.insert(fork, symbol.clone());
         let view = if self.view.is_some() { &VIEW[..] } else { &[] };
         let params = [&vec![types::I32; args.len()], view].concat();
@@ -329,7 +329,7 @@ impl Fx<'_, '_, '_, '_> {
     /// The import itself, whose callees are not known.
     pub(crate) fn fork_of_import(&mut self, kind: ForkKind) {
         let args = std::mem::take(&mut self.stack);
-        let fork = Fork { of: Forked::Call(kind), callees: Vec::new(), nested: self.view.is_some() };
+        let fork = Fork { of: ForkSource::Call(kind), callees: Vec::new(), nested: self.view.is_some() };
         let results = self.call_fork(fork, &args);
         self.b.ins().return_(&results);
     }

@@ -25,14 +25,14 @@ use crate::function::func::{Context, Fx, build, call_host, translate_for_tasks};
 use crate::function::memory::{entry_of, header};
 use crate::imports;
 use crate::layout::PAGE;
-use crate::provided::Provided;
+use crate::provided::ProvidedFunction;
 
 /// Define every helper, fork and dispatcher that something calls, and functions as tasks call them:
 /// by their numbers. By now every reference has its number.
 pub(super) fn define(
     env: &mut Env<'_, '_>,
     context: &mut Context,
-    provided: &[Option<Provided>],
+    provided: &[Option<ProvidedFunction>],
 ) -> Result<Vec<(u32, FuncKey)>, Error> {
     let mut done = 0;
     while let Some((&helper, symbol)) = env.helpers.get_index(done) {
@@ -82,13 +82,13 @@ fn define_for_tasks(
     env: &mut Env<'_, '_>,
     context: &mut Context,
     index: u32,
-    provided: Option<&Provided>,
+    provided: Option<&ProvidedFunction>,
 ) -> Result<FuncKey, Error> {
     let symbol = format!("{}{TASK}", env.symbols[index as usize]);
     let body = env.info.funcs[index as usize].body.as_ref();
     let key = match (provided, body) {
         (None, Some(body)) => translate_for_tasks(env, context, &symbol, index, body)?,
-        (Some(Provided::Around(_)), Some(body)) => {
+        (Some(ProvidedFunction::Around(_)), Some(body)) => {
             let key = translate_for_tasks(env, context, &wrapped_symbol(&symbol), index, body)?;
             env.program.func_mut(key).untracked = true;
             shim(env, context, index, &symbol, provided.expect("it is one"), true)?
@@ -215,10 +215,10 @@ pub(super) fn import_shim(
     env: &mut Env<'_, '_>,
     context: &mut Context,
     index: u32,
-    provided: Option<&Provided>,
+    provided: Option<&ProvidedFunction>,
 ) -> Result<Option<FuncKey>, Error> {
     let provided = match provided {
-        Some(Provided::Math(_)) | None => return Ok(None),
+        Some(ProvidedFunction::Math(_)) | None => return Ok(None),
         Some(provided) => provided,
     };
     let symbol = env.symbols[index as usize].clone();
@@ -231,15 +231,15 @@ fn shim(
     context: &mut Context,
     index: u32,
     symbol: &str,
-    provided: &Provided,
+    provided: &ProvidedFunction,
     of_task: bool,
 ) -> Result<FuncKey, Error> {
     let ty = env.info.type_of(index).clone();
     let signature = if of_task { env.task_signature(&ty) } else { env.signature(&ty) };
     let mut driver = None;
     match provided {
-        Provided::Loop(ends_early) => loops::define_steps(env, context, *ends_early, of_task)?,
-        Provided::Inverse if !of_task => driver = Some(inverses::driver(env, context, &ty)?),
+        ProvidedFunction::Loop(ends_early) => loops::define_steps(env, context, *ends_early, of_task)?,
+        ProvidedFunction::Inverse if !of_task => driver = Some(inverses::driver(env, context, &ty)?),
         _ => {}
     }
     let key = build(env, context, symbol, signature, |fx| {
@@ -247,8 +247,8 @@ fn shim(
             fx.take_view();
         }
         match provided {
-            Provided::Shim(shim) => shim(fx),
-            Provided::Invoke => {
+            ProvidedFunction::Shim(shim) => shim(fx),
+            ProvidedFunction::Invoke => {
                 fx.stack.rotate_left(1);
                 let called = FuncType::new(ty.params()[1..].to_vec(), ty.results().to_vec());
                 let (callee, args) = fx.indirect(called, 0);
@@ -256,24 +256,24 @@ fn shim(
                 let results = fx.b.inst_results(call).to_vec();
                 fx.b.ins().return_(&results);
             }
-            Provided::Loop(ends_early) => loops::all_steps(fx, *ends_early),
-            Provided::Inverse => inverses::calls(fx, false),
-            Provided::Missing => {
+            ProvidedFunction::Loop(ends_early) => loops::all_steps(fx, *ends_early),
+            ProvidedFunction::Inverse => inverses::calls(fx, false),
+            ProvidedFunction::Missing => {
                 fx.b.ins().trap(trap::MISSING_IMPORT);
             }
-            Provided::Widened(rule) => imports::widened(fx, rule),
-            Provided::Around(around) => around.emit(fx, &wrapped_symbol(symbol)),
-            Provided::Fork(kind) => fx.fork_of_import(*kind),
+            ProvidedFunction::Widened(rule) => imports::widened(fx, rule),
+            ProvidedFunction::Around(around) => around.emit(fx, &wrapped_symbol(symbol)),
+            ProvidedFunction::Fork(kind) => fx.fork_of_import(*kind),
             // A region whose arguments are not counted by a constant.
-            Provided::OpenMp(OpenMp::Region) => openmp::emit(fx, OpenMp::Refused, &ty),
-            Provided::OpenMp(part) => openmp::emit(fx, *part, &ty),
-            Provided::Math(_) => unreachable!("called by name"),
+            ProvidedFunction::OpenMp(OpenMp::Region) => openmp::emit(fx, OpenMp::Refused, &ty),
+            ProvidedFunction::OpenMp(part) => openmp::emit(fx, *part, &ty),
+            ProvidedFunction::Math(_) => unreachable!("called by name"),
         }
         Ok(())
     })?;
     let func = env.program.func_mut(key);
     func.driver = driver;
-    if let Provided::OpenMp(OpenMp::Refused) = provided {
+    if let ProvidedFunction::OpenMp(OpenMp::Refused) = provided {
         let import = env.info.funcs[index as usize].import.as_ref();
         let what = format!("`{}` of OpenMP", import.map_or(symbol, |i| &i.name));
         let help = "of OpenMP there are parallel regions with loops of a static schedule and reductions; end the region \

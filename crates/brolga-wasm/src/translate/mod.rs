@@ -45,10 +45,10 @@ use crate::function::func;
 use crate::imports::Provider;
 use crate::layout::Layout;
 use crate::parse::{ConstOp, ElemSegment, Func, Info};
-use crate::provided::Provided;
+use crate::provided::ProvidedFunction;
 
 /// A translated module.
-pub(crate) struct Translated {
+pub(crate) struct TranslatedModule {
     /// The functions.
     pub program: Program,
     /// Key of each function of the index space that is defined in the module.
@@ -61,7 +61,7 @@ pub(crate) struct Translated {
     pub sets_globals: Vec<FuncKey>,
 }
 
-impl Translated {
+impl TranslatedModule {
     /// What a function of the index space has become: one function, and what tasks call.
     pub(crate) fn keys_of(&self, index: u32) -> Vec<FuncKey> {
         let tasks = self.tasks.iter().filter(|t| t.0 == index).map(|t| t.1);
@@ -75,7 +75,7 @@ pub(crate) fn translate(
     layout: &Layout,
     provider: &Provider<'_>,
     mode: CodeOptions,
-) -> Result<Translated, Error> {
+) -> Result<TranslatedModule, Error> {
     let provided = provider.resolve(info)?;
     let tail = info.funcs.iter().filter_map(|f| f.body.as_ref()).any(func::has_tail_calls);
     let isa = crate::host_isa()?;
@@ -87,7 +87,7 @@ pub(crate) fn translate(
         config: isa.frontend_config(),
         program: Program::new(),
         symbols: symbols(&names, &provided),
-        by_name: provided.iter().map(|p| matches!(p, Some(Provided::Math(_)))).collect(),
+        by_name: provided.iter().map(|p| matches!(p, Some(ProvidedFunction::Math(_)))).collect(),
         refs: IndexMap::new(),
         dispatchers: IndexMap::new(),
         helpers: IndexMap::new(),
@@ -112,7 +112,7 @@ pub(crate) fn translate(
                 let symbol = env.symbols[i].clone();
                 Some(func::translate(&mut env, &mut context, &symbol, i as u32, body)?)
             }
-            Some(body) if matches!(provided[i], Some(Provided::Around(_))) => {
+            Some(body) if matches!(provided[i], Some(ProvidedFunction::Around(_))) => {
                 let symbol = helpers::wrapped_symbol(&env.symbols[i]);
                 let key = func::translate(&mut env, &mut context, &symbol, i as u32, body)?;
                 env.program.func_mut(key).untracked = true;
@@ -121,7 +121,7 @@ pub(crate) fn translate(
             _ => helpers::import_shim(&mut env, &mut context, i as u32, provided[i].as_ref())?,
         };
         if let Some(key) = funcs[i] {
-            let missing = f.import.as_ref().filter(|_| matches!(provided[i], Some(Provided::Missing)));
+            let missing = f.import.as_ref().filter(|_| matches!(provided[i], Some(ProvidedFunction::Missing)));
             let other = names[i].filter(|&n| n != env.symbols[i]).map(str::to_owned);
             env.program.func_mut(key).called =
                 missing.map(|m| format!("the import `{}` of `{}`", m.name, m.module)).or(other);
@@ -133,7 +133,7 @@ pub(crate) fn translate(
     let known = exported.chain(env.refs.keys().copied()).chain(info.start).filter_map(|i| funcs[i as usize]).collect();
     spread(&mut env.program, &known);
     let refs = env.refs.keys().enumerate().map(|(n, &f)| (f, n as u32 + 1)).collect();
-    Ok(Translated { program: env.program, funcs, refs, tasks, sets_globals: env.sets_globals })
+    Ok(TranslatedModule { program: env.program, funcs, refs, tasks, sets_globals: env.sets_globals })
 }
 
 /// Passive segments are constant data of the program. (Active ones are the host's to write.)
@@ -216,11 +216,11 @@ fn spread(program: &mut Program, known: &HashSet<FuncKey>) {
 
 /// A symbol for each function: its name, or its number; never that of a C function, since a call by
 /// such a name means C's.
-fn symbols(names: &[Option<&str>], provided: &[Option<Provided>]) -> Vec<String> {
+fn symbols(names: &[Option<&str>], provided: &[Option<ProvidedFunction>]) -> Vec<String> {
     let mut taken = HashSet::new();
     let mut out = Vec::new();
     for (i, name) in names.iter().enumerate() {
-        if let Some(Some(Provided::Math(symbol))) = provided.get(i) {
+        if let Some(Some(ProvidedFunction::Math(symbol))) = provided.get(i) {
             out.push((*symbol).to_owned());
             continue;
         }

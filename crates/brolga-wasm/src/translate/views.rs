@@ -42,27 +42,34 @@ use crate::error::trap;
 use crate::function::func::{Fx, TaskView};
 use crate::layout::{FIRST_STACK, STACK, STACKS};
 use crate::parse::Info;
-use crate::provided::Provided;
+use crate::provided::ProvidedFunction;
 
 /// What is in front of the last stack's end, so that no address is beyond the last one.
 const MARGIN: u64 = 16;
 
 /// Which functions use the stack of C, or call what does, or may.
-pub(crate) fn need_view(info: &Info<'_>, provided: &[Option<Provided>]) -> Vec<bool> {
+pub(crate) fn need_view(info: &Info<'_>, provided: &[Option<ProvidedFunction>]) -> Vec<bool> {
     let stack = info.stack_pointer();
     let uses_stack = |i: usize| {
         let uses = &info.uses[i];
         uses.indirect || stack.is_some_and(|g| uses.globals.contains(&g) || uses.sets.contains(&g))
     };
-    let calls_tasks = |p: &Provided| {
-        matches!(p, Provided::Invoke | Provided::Loop(_) | Provided::Inverse | Provided::Fork(_) | Provided::OpenMp(_))
+    let calls_tasks = |p: &ProvidedFunction| {
+        matches!(
+            p,
+            ProvidedFunction::Invoke
+                | ProvidedFunction::Loop(_)
+                | ProvidedFunction::Inverse
+                | ProvidedFunction::Fork(_)
+                | ProvidedFunction::OpenMp(_)
+        )
     };
     let needs_directly = |i: usize| match &provided[i] {
-        None | Some(Provided::Around(_)) => info.funcs[i].body.is_some() && uses_stack(i),
+        None | Some(ProvidedFunction::Around(_)) => info.funcs[i].body.is_some() && uses_stack(i),
         Some(p) => calls_tasks(p),
     };
     let mut needs: Vec<bool> = (0..info.funcs.len()).map(needs_directly).collect();
-    let calls = |i: usize| matches!(provided[i], None | Some(Provided::Around(_)));
+    let calls = |i: usize| matches!(provided[i], None | Some(ProvidedFunction::Around(_)));
     loop {
         let more: Vec<usize> = (0..needs.len())
             .filter(|&i| !needs[i] && calls(i) && info.uses[i].calls.iter().any(|&c| needs[c as usize]))

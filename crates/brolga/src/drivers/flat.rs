@@ -20,9 +20,9 @@ use cranelift_codegen::ir::{Type, types};
 use super::dense::some_at_a_time;
 use super::derivatives::{Derivatives, Products, RowProducts, fits, taylor_options, with_values};
 use super::point::{
-    Aligned, Argument, OnDemand, RowPullback, made, no_writable_data, pull_rows, unless_too_wide, wide,
+    Aligned, Argument, LazyRules, RowPullback, made, no_writable_data, pull_rows, unless_too_wide, wide,
 };
-use crate::second::{Along, HessianRule, Second};
+use crate::second::{ArgDirection, HessianProducts, HessianRule};
 use crate::{Arg, DerivedRule, Error, Primal, Pullback};
 
 /// What a parameter of a [`FlatFunction`] is.
@@ -117,7 +117,7 @@ pub struct FlatFunction {
     results: usize,
     outputs: usize,
     primal: OnceLock<Primal>,
-    rules: OnDemand,
+    rules: LazyRules,
 }
 
 impl FlatParam {
@@ -203,7 +203,7 @@ impl FlatFunction {
             results,
             outputs: results + written,
             primal: OnceLock::new(),
-            rules: OnDemand::default(),
+            rules: LazyRules::default(),
         })
     }
 
@@ -711,8 +711,8 @@ impl FlatPoint<'_> {
                 inner += n;
                 let memory = |of: *const f64| of.wrapping_add((inner - n) * width) as u64;
                 match f.types[i] {
-                    types::F64 => Along::Still,
-                    _ => Along::Memory {
+                    types::F64 => ArgDirection::Still,
+                    _ => ArgDirection::Memory {
                         tangent: memory(tangents_of_inputs.as_ptr()),
                         product: memory(product.as_mut_ptr()),
                     },
@@ -721,16 +721,16 @@ impl FlatPoint<'_> {
             FlatParam::Output(n) => {
                 outer += n;
                 let memory = |of: *mut f64| of.wrapping_add((outer - n) * width) as u64;
-                Along::Memory { tangent: memory(tangents.as_mut_ptr()), product: memory(of_seeds.as_mut_ptr()) }
+                ArgDirection::Memory { tangent: memory(tangents.as_mut_ptr()), product: memory(of_seeds.as_mut_ptr()) }
             }
-            FlatParam::Given(_) | FlatParam::Fixed(_) => Along::Still,
+            FlatParam::Given(_) | FlatParam::Fixed(_) => ArgDirection::Still,
         };
-        let one: Vec<Along> = f.parameters.iter().enumerate().map(&mut direction).collect();
+        let one: Vec<ArgDirection> = f.parameters.iter().enumerate().map(&mut direction).collect();
         let of = |(at, direction): (usize, Option<DataValue>)| {
-            direction.map_or_else(|| one[at % one.len()].clone(), Along::Value)
+            direction.map_or_else(|| one[at % one.len()].clone(), ArgDirection::Value)
         };
-        let along_all: Vec<Along> = directions.into_iter().enumerate().map(of).collect();
-        let mut out = Second::default();
+        let along_all: Vec<ArgDirection> = directions.into_iter().enumerate().map(of).collect();
+        let mut out = HessianProducts::default();
         // SAFETY: as in `value_into`; each vector is as long as there are inputs or outputs, times
         // the directions.
         drop(unsafe { rule.product(&self.args(vectors), &along_all, &f.seeds(seeds), &mut out) }?);

@@ -21,7 +21,7 @@ use cranelift_codegen::ir::{Type, types};
 
 use super::dense::{Lane, WIDTH, some_at_a_time, width_for};
 use super::derivatives::{Derivatives, MOST_ORDER, Products, RowProducts, fits, taylor_options, with_values};
-use crate::second::{Along, HessianRule, Second};
+use crate::second::{ArgDirection, HessianProducts, HessianRule};
 use crate::{Arg, DerivedRule, Error, Pullback};
 
 /// One argument, by its contents.
@@ -98,12 +98,12 @@ pub struct Point {
     options: Options,
     params: Vec<Type>,
     returns: Vec<Type>,
-    rules: OnDemand,
+    rules: LazyRules,
 }
 
 /// Rules that are made when they are first asked for.
 #[derive(Default)]
-pub(super) struct OnDemand {
+pub(super) struct LazyRules {
     pub(super) gradient: OnceLock<DerivedRule>,
     pub(super) pair: OnceLock<DerivedRule>,
     pub(super) tangent: OnceLock<DerivedRule>,
@@ -351,7 +351,7 @@ impl Point {
         }
         let request = Request::new(func, inputs.iter().map(Argument::spec));
         let options = Options { width: 1, ..options.clone() };
-        let (program, rules) = (program.clone(), OnDemand::default());
+        let (program, rules) = (program.clone(), LazyRules::default());
         Ok(Self { program, request, inputs, outputs: Vec::new(), options, params, returns, rules })
     }
 
@@ -524,13 +524,13 @@ impl Point {
         let of = |(at, direction): (usize, &Option<DataValue>)| {
             let i = at % self.inputs.len();
             match (direction, &tangents[i], &products[i]) {
-                (Some(v), ..) => Along::Value(v.clone()),
-                (_, Some(t), Some(p)) => Along::Memory { tangent: t.address(), product: p.address() },
-                _ => Along::Still,
+                (Some(v), ..) => ArgDirection::Value(v.clone()),
+                (_, Some(t), Some(p)) => ArgDirection::Memory { tangent: t.address(), product: p.address() },
+                _ => ArgDirection::Still,
             }
         };
-        let given: Vec<Along> = directions.iter().enumerate().map(of).collect();
-        let mut out = Second::default();
+        let given: Vec<ArgDirection> = directions.iter().enumerate().map(of).collect();
+        let mut out = HessianProducts::default();
         // SAFETY: as in `batch`.
         let run = unsafe { rule.product(&self.args(&primals, &shadows), &given, &seeds, &mut out) };
         let Some(_) = unless_too_wide(run)? else { return Ok(None) };
@@ -628,12 +628,12 @@ impl Derivatives for Point {
         let rule = made(&self.rules.second, make)?;
         let (primals, products) = (self.primals(), self.spread_all(NO_DIRECTION, 1)?.1);
         let of = |i: usize| match (&directions[i], &tangents[i], &products[i]) {
-            (Some(v), ..) => Along::Value(v.clone()),
-            (_, Some(t), Some(p)) => Along::Memory { tangent: t.address(), product: p.address() },
-            _ => Along::Still,
+            (Some(v), ..) => ArgDirection::Value(v.clone()),
+            (_, Some(t), Some(p)) => ArgDirection::Memory { tangent: t.address(), product: p.address() },
+            _ => ArgDirection::Still,
         };
-        let along: Vec<Along> = (0..self.inputs.len()).map(of).collect();
-        let mut out = Second::default();
+        let along: Vec<ArgDirection> = (0..self.inputs.len()).map(of).collect();
+        let mut out = HessianProducts::default();
         // SAFETY: as in `jvp`.
         drop(unsafe { rule.product(&self.args(&primals, &shadows), &along, &seeds, &mut out) }?);
         Ok(Products {

@@ -22,14 +22,14 @@
 
 use brolga_ir::inst::Check;
 use brolga_ir::{ArgActivity, ResultActivity};
-use brolga_runtime::pieces::Stuck;
+use brolga_runtime::pieces::StrayPieces;
 use brolga_runtime::{Lease, WorkAndSpan};
 use cranelift_codegen::data_value::DataValue;
 
 use super::abi_values::{AbiValue, any_nan, check_args, enter, fits, read, with_abi_values, write};
 use super::arg::Arg;
 use super::declared::{self, ShadowPlaces};
-use super::rule::{Derived, DerivedRule};
+use super::rule::{DerivedRule, RootEntries};
 use super::runs::{Pullback, Run};
 use super::traps::{Phase, explained};
 use crate::{Error, Trap};
@@ -57,7 +57,9 @@ impl DerivedRule {
         let (at, holds) = (|window| places.at(window as u64), |byte| places.has_float(byte as u64));
         let ended = tape.map_or(Ok(()), |tape| tape.end_pullback(&at, &holds));
         let message = match ended {
-            Err(Stuck(at)) => PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default(),
+            Err(StrayPieces(at)) => {
+                PIECES_LEFT.to_owned() + &at.and_then(|at| places.tell(at as u64)).unwrap_or_default()
+            }
             Ok(()) if places.other_floats_have_moved(before) => OTHER_FLOATS.to_owned(),
             Ok(()) if of_floats || poisoned && (is_unknown() || places.any_poison(false)) => UNKNOWN.to_owned(),
             Ok(()) => return Ok(()),
@@ -351,10 +353,10 @@ impl DerivedRule {
         cotangents: &mut Vec<Option<DataValue>>,
     ) -> Result<Run, Error> {
         let inner = &*self.0;
-        if let Derived::Tangent { .. } = inner.derived {
+        if let RootEntries::Tangent { .. } = inner.derived {
             return Err(Error::Usage(FORWARD_MODE.to_owned()));
         }
-        let Derived::Combined { entry, results: wanted, segment } = inner.derived else {
+        let RootEntries::Combined { entry, results: wanted, segment } = inner.derived else {
             // SAFETY: our contract.
             let mut pullback = unsafe { self.forward_uncounted(args, results) }?;
             // SAFETY: our contract.
@@ -419,10 +421,10 @@ impl DerivedRule {
         results: &mut Vec<DataValue>,
     ) -> Result<Pullback, Error> {
         let inner = &*self.0;
-        let Derived::Pair { forward, .. } = inner.derived else {
+        let RootEntries::Pair { forward, .. } = inner.derived else {
             let one_function =
                 "this rule was derived as one function (Mode::Combined): call `gradient`, or derive it split";
-            let forward_mode = matches!(inner.derived, Derived::Tangent { .. });
+            let forward_mode = matches!(inner.derived, RootEntries::Tangent { .. });
             return Err(Error::Usage(if forward_mode { FORWARD_MODE } else { one_function }.to_owned()));
         };
         self.check_args(args)?;

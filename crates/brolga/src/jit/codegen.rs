@@ -114,7 +114,7 @@ enum CompileJob {
 }
 
 /// What has become of it.
-enum Done {
+enum JobResult {
     Verified(Result<(), Diagnostics>),
     /// Or what went wrong, as text.
     Compiled(Result<Box<Code>, String>),
@@ -162,22 +162,22 @@ pub(crate) fn compile(
     let (functions, all) = (Arc::new(functions), tasks.clone());
     let shared = Arc::clone(&functions);
     let done = batch::run(tasks.len(), threads, move |t| match all[t] {
-        CompileJob::Compile(i) => Done::Compiled(code(&shared[i], &plain).map(Box::new)),
+        CompileJob::Compile(i) => JobResult::Compiled(code(&shared[i], &plain).map(Box::new)),
         CompileJob::Verify(i) => {
             let function = &shared[i];
-            Done::Verified(verify(&function.func, &**function.isa.as_ref().unwrap_or(&plain), &owners[i]))
+            JobResult::Verified(verify(&function.func, &**function.isa.as_ref().unwrap_or(&plain), &owners[i]))
         }
     });
     // As the functions are, whatever was done first.
-    let mut done: Vec<(CompileJob, Done)> = tasks.into_iter().zip(done).collect();
+    let mut done: Vec<(CompileJob, JobResult)> = tasks.into_iter().zip(done).collect();
     done.sort_by_key(|(CompileJob::Verify(i) | CompileJob::Compile(i), _)| *i);
     let mut problems = Diagnostics::default();
     let (mut compiled, mut failed) = (Vec::with_capacity(functions.len()), Diagnostics::default());
     for (task, done) in done {
         match done {
-            Done::Verified(found) => problems.extend(found.err().into_iter().flat_map(|e| e.0)),
-            Done::Compiled(Ok(code)) => compiled.push(*code),
-            Done::Compiled(Err(what)) => {
+            JobResult::Verified(found) => problems.extend(found.err().into_iter().flat_map(|e| e.0)),
+            JobResult::Compiled(Ok(code)) => compiled.push(*code),
+            JobResult::Compiled(Err(what)) => {
                 let (CompileJob::Verify(i) | CompileJob::Compile(i)) = task;
                 let UncompiledFunction { symbol, owner, .. } = &functions[i];
                 let d = Diagnostic::new("AD0160", format!("Cranelift cannot compile %{symbol} for this machine"))

@@ -101,7 +101,7 @@ struct Linked {
 }
 
 /// A finished module.
-pub(crate) struct Compiled {
+pub(crate) struct CompiledModule {
     /// The module; its memory is freed when this is dropped.
     linked: Mutex<Option<Linked>>,
     /// Where everything lies.
@@ -110,13 +110,13 @@ pub(crate) struct Compiled {
 }
 
 /// What was added to a module when it had been finished, and what was there before.
-pub(crate) struct Added {
+pub(crate) struct ModuleAddition {
     /// Where everything lies.
     pub code: CodeMap,
     addresses: HashMap<String, usize>,
 }
 
-impl Compiled {
+impl CompiledModule {
     /// The address of a function or data object.
     pub(crate) fn address(&self, symbol: &str) -> Option<usize> {
         self.addresses.get(symbol).copied()
@@ -127,25 +127,25 @@ impl Compiled {
         &self,
         program: &Program,
         define: impl FnOnce(&mut Builder<'_>) -> Result<(), Error>,
-    ) -> Result<Added, Error> {
+    ) -> Result<ModuleAddition, Error> {
         let mut linked = self.linked.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = || Error::Internal { stage: "link", message: "the module was lost in a panic".to_owned() };
         let linked_now = linked.take().ok_or_else(gone)?;
         let mut b = Builder { program, linked: linked_now, functions: Vec::new(), name: FIRST };
         let found = define(&mut b).and_then(|()| b.link());
         *linked = Some(b.linked);
-        found.map(|(code, addresses)| Added { code, addresses })
+        found.map(|(code, addresses)| ModuleAddition { code, addresses })
     }
 }
 
-impl Added {
+impl ModuleAddition {
     /// The address of a function or data object.
     pub(crate) fn address(&self, symbol: &str) -> Option<usize> {
         self.addresses.get(symbol).copied()
     }
 }
 
-impl Drop for Compiled {
+impl Drop for CompiledModule {
     fn drop(&mut self) {
         if let Some(linked) = self.linked.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             // SAFETY: every run holds a reference to this value, so none is on its way, and no
@@ -362,9 +362,9 @@ impl<'p> Builder<'p> {
     }
 
     /// Link everything.
-    pub(crate) fn finish(mut self) -> Result<Compiled, Error> {
+    pub(crate) fn finish(mut self) -> Result<CompiledModule, Error> {
         let (code, addresses) = self.link()?;
-        Ok(Compiled { linked: Mutex::new(Some(self.linked)), code, addresses })
+        Ok(CompiledModule { linked: Mutex::new(Some(self.linked)), code, addresses })
     }
 
     /// The same with other options, if there are any.
@@ -497,7 +497,7 @@ pub(crate) fn primals(
     roots: &[FuncKey],
     needed: &[FuncKey],
     options: &Options,
-) -> Result<Compiled, Error> {
+) -> Result<CompiledModule, Error> {
     let mut b = Builder::new(program, options)?;
     b.primals(needed)?;
     for &k in roots.iter().filter(|&&k| program.funcs[k].body.is_some()) {
@@ -536,7 +536,7 @@ fn called(d: &Derivation) -> Vec<FuncKey> {
 }
 
 /// The root's derivative as it is compiled: forward pass and pullback, or the combined function.
-pub(crate) type Shown = Vec<Arc<ir::Function>>;
+pub(crate) type RootBodies = Vec<Arc<ir::Function>>;
 
 /// Declare and define the derived functions, and what they call. `primals` is for functions of the
 /// program, if those are compiled otherwise.
@@ -545,7 +545,7 @@ pub(crate) fn compile(
     root: FuncKey,
     options: &Options,
     primals: Option<&Options>,
-) -> Result<(Compiled, Shown), Error> {
+) -> Result<(CompiledModule, RootBodies), Error> {
     let taken = CompiledParts::from(d, options)?;
     let mut b = Builder::new(&d.program, options)?;
     let shown = derived(&mut b, d, taken, root, options, primals)?;
@@ -555,14 +555,14 @@ pub(crate) fn compile(
 /// The same beside a derivative that is there, of the same function: both share all functions and
 /// data objects of the program.
 pub(crate) fn add_second(
-    compiled: &Compiled,
+    compiled: &CompiledModule,
     d: &mut Derivation,
     root: FuncKey,
     options: &Options,
-) -> Result<(Added, Shown), Error> {
+) -> Result<(ModuleAddition, RootBodies), Error> {
     let isa = host_isa(options)?;
     let taken = CompiledParts::from(d, options)?;
-    let mut shown = Shown::new();
+    let mut shown = RootBodies::new();
     let added = compiled.add(&d.program, |b| {
         (b.linked.isa, b.name) = (isa, SECOND);
         shown = derived(b, d, taken, root, options, None)?;
@@ -605,12 +605,12 @@ fn derived(
     root: FuncKey,
     options: &Options,
     primals: Option<&Options>,
-) -> Result<Shown, Error> {
+) -> Result<RootBodies, Error> {
     for (unit, func) in &units {
         b.declare(&unit.symbol, &func.signature)?;
     }
     b.primals_as(primals, &called)?;
-    let (mut shown, mut thunks) = (Shown::new(), false);
+    let (mut shown, mut thunks) = (RootBodies::new(), false);
     for (unit, func) in units {
         let plain = options.effort != Effort::Quick && is_better_plain(&func, unit.versioned);
         let function = b.define(&unit.symbol, func, Some(&d.names), unit.owner)?;
@@ -643,11 +643,11 @@ fn is_root(role: UnitRole, d: &Derivation) -> bool {
 /// The primal of a request, and what it calls, added to the module of its derivative; with its
 /// entry point. As the derivative is compiled, or as is said.
 pub(crate) fn add_primal(
-    compiled: &Compiled,
+    compiled: &CompiledModule,
     program: &Program,
     root: FuncKey,
     options: Option<&Options>,
-) -> Result<(Added, usize), Error> {
+) -> Result<(ModuleAddition, usize), Error> {
     let f = &program.funcs[root];
     let isa = options.map(host_isa).transpose()?;
     let added = compiled.add(program, |b| {

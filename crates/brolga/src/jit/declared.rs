@@ -30,8 +30,8 @@ use brolga_ir::program::InstanceMemory;
 use brolga_ir::request::Elem;
 use brolga_ir::{ArgActivity, ArgSpec, Request};
 use brolga_runtime::calls::debug::overlap;
-use brolga_runtime::pieces::There;
-use brolga_runtime::{Declared, Floats, Segment, SharedInstance};
+use brolga_runtime::pieces::WindowContents;
+use brolga_runtime::{DeclaredPointer, Floats, Segment, SharedInstance};
 use cranelift_codegen::data_value::DataValue;
 use smallvec::SmallVec;
 
@@ -39,13 +39,18 @@ use super::arg::Arg;
 use crate::Error;
 
 /// The pointer arguments, each with its number and declaration.
-fn pointers<'a>(args: &'a [Arg], specs: &'a [ArgSpec]) -> impl Iterator<Item = (usize, Declared)> + Clone + use<'a> {
+fn pointers<'a>(
+    args: &'a [Arg],
+    specs: &'a [ArgSpec],
+) -> impl Iterator<Item = (usize, DeclaredPointer)> + Clone + use<'a> {
     args.iter().zip(specs).enumerate().filter_map(|(i, (arg, spec))| {
         let &DataValue::I64(primal) = &arg.value else { return None };
         let dup = spec.activity == ArgActivity::Duplicated;
         // A constant number that is not declared is as likely a size as a pointer.
-        (dup || arg.len.is_some())
-            .then_some((i, Declared { primal: primal as u64, shadow: if dup { arg.shadow } else { 0 }, len: arg.len }))
+        (dup || arg.len.is_some()).then_some((
+            i,
+            DeclaredPointer { primal: primal as u64, shadow: if dup { arg.shadow } else { 0 }, len: arg.len },
+        ))
     })
 }
 
@@ -228,7 +233,7 @@ impl ShadowPlaces {
 
     /// What is there whose shadow is the eight bytes at this address? A single may have half of
     /// them for itself.
-    pub(crate) fn at(&self, address: u64) -> There {
+    pub(crate) fn at(&self, address: u64) -> WindowContents {
         let holds = |at: u64, len: u64, base: u64, f: &Floats| {
             let at = at.wrapping_sub(base.wrapping_add(f.offset));
             let at_float = f.size == 0 || at.is_multiple_of(f.size.into());
@@ -245,10 +250,10 @@ impl ShadowPlaces {
             halves.iter().flatten().next().filter(|_| singles).copied()
         };
         match size(address, 8).or_else(single) {
-            None if self.all_said => There::Nothing,
-            None => There::Unknown,
-            Some(0) => There::Constants,
-            Some(size) => There::Floats(size as usize),
+            None if self.all_said => WindowContents::Nothing,
+            None => WindowContents::Unknown,
+            Some(0) => WindowContents::Constants,
+            Some(size) => WindowContents::Floats(size as usize),
         }
     }
 }
@@ -307,17 +312,17 @@ mod tests {
 
     #[test]
     fn floats_are_known_as_far_as_they_reach() {
-        use super::{Arg, Floats, ShadowPlaces, There};
+        use super::{Arg, Floats, ShadowPlaces, WindowContents};
         let floats = |offset, len, size| Floats { offset, len, size };
         let arg = Arg::duplicated(0x1000, 0x5000)
             .with_floats([floats(16, 24, 8), floats(64, 12, 4), floats(88, 20, 0)].into());
         let places = ShadowPlaces::of(&[arg.clone(), Arg { shadow: 0, ..arg }], &[]);
-        let found: Vec<There> = (0..14).map(|k| places.at(0x5000 + 8 * k)).collect();
+        let found: Vec<WindowContents> = (0..14).map(|k| places.at(0x5000 + 8 * k)).collect();
         // The caller has said of all that has a shadow where floats are.
-        let (no, double, single) = (There::Nothing, There::Floats(8), There::Floats(4));
+        let (no, double, single) = (WindowContents::Nothing, WindowContents::Floats(8), WindowContents::Floats(4));
         // The last single has half of the bytes for itself; of the last constants nothing says what
         // is beside them.
-        let constants = There::Constants;
+        let constants = WindowContents::Constants;
         let wanted = [no, no, double, double, double, no, no, no, single, single, no, constants, constants, no];
         assert_eq!(found, wanted);
         // A single beside half of a double.
@@ -327,6 +332,9 @@ mod tests {
         assert_eq!([0x5014, 0x1010].map(|at| places.at(at)), [no, no]);
         let said = Arg::duplicated(0x1000, 0x5000).with_floats([floats(16, 24, 8)].into());
         let places = ShadowPlaces::of(&[said, Arg::duplicated(0x2000, 0x6000)], &[]);
-        assert_eq!([0x5010, 0x5028, 0x6000].map(|at| places.at(at)), [double, There::Unknown, There::Unknown]);
+        assert_eq!(
+            [0x5010, 0x5028, 0x6000].map(|at| places.at(at)),
+            [double, WindowContents::Unknown, WindowContents::Unknown]
+        );
     }
 }

@@ -19,7 +19,7 @@ use brolga_ir::{FuncKey, Options, Program};
 use cranelift_codegen::data_value::DataValue;
 
 use super::abi_values::{check_args, enter, read, with_abi_values, write};
-use super::compile::{self, Compiled};
+use super::compile::{self, CompiledModule};
 use super::isa::host_isa;
 use super::traps::Phase;
 use crate::Error;
@@ -37,7 +37,7 @@ use crate::Error;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Primal {
-    compiled: Compiled,
+    compiled: CompiledModule,
     program: Program,
     entries: HashMap<FuncKey, usize>,
 }

@@ -4,11 +4,11 @@
 //! that?
 //!
 //! **Answer.** [`DerivedRule::new`] derives and compiles, with the effort that the options say; all
-//! clones share one `Inner`, with the code, the entry points (`Derived`), the pool of tapes and the
-//! captures. Where the effort is [tiered](Effort::Tiered), [`DerivedRule::settle`] or enough calls
-//! make a second rule, which serves the calls after it. Methods say what there is: the signature,
-//! the CLIF, the bytes of code, addresses, loops that record all iterations, shadows that are
-//! overwritten.
+//! clones share one `Inner`, with the code, the entry points (`RootEntries`), the pool of tapes and
+//! the captures. Where the effort is [tiered](Effort::Tiered), [`DerivedRule::settle`] or enough
+//! calls make a second rule, which serves the calls after it. Methods say what there is: the
+//! signature, the CLIF, the bytes of code, addresses, loops that record all iterations, shadows
+//! that are overwritten.
 //!
 //! **Errors.** [`Error::Diagnostics`] for what the program cannot be derived for; [`Error::Usage`]
 //! for options and results that are not for rules. A panic on an input becomes an internal error.
@@ -26,22 +26,22 @@ use brolga_runtime::{CaptureTable, DataSpan, DerivedPair, Plan, Pool, StateFolde
 use brolga_transform::{Abi, Derivation, LoopOutcome};
 use cranelift_codegen::ir::{Signature, Type};
 
-use super::compile::{self, Added, Compiled};
+use super::compile::{self, CompiledModule, ModuleAddition};
 use super::isa::host_isa;
 use super::tasks;
-use super::tiers::{Beside, Tier, Tiers, tiered};
-use super::traps::{CodeMap, RunOf};
+use super::tiers::{Sharing, Tier, Tiers, tiered};
+use super::traps::{CodeMap, RunContext};
 use crate::Error;
 
 /// What clones of a rule share.
 pub(super) struct Inner {
-    pub(super) compiled: Arc<Compiled>,
+    pub(super) compiled: Arc<CompiledModule>,
     /// If it is the second derivative in that module: where its functions lie, and all others.
-    pub(super) added: Option<Added>,
+    pub(super) added: Option<ModuleAddition>,
     pub(super) program: Program,
     pub(super) request: Request,
     /// The root's derivative: forward pass and pullback, or the combined function.
-    pub(super) emitted: compile::Shown,
+    pub(super) emitted: compile::RootBodies,
     /// The same as text, once it has been asked for.
     pub(super) clif: OnceLock<(String, String)>,
     /// One per argument: its shadow is overwritten.
@@ -52,8 +52,8 @@ pub(super) struct Inner {
     pub(super) abi: Abi,
     pub(super) pool: Arc<Pool>,
     /// The primal and its entry point, once it has been called, or has failed to compile.
-    pub(super) primal: OnceLock<Result<(Added, usize), Error>>,
-    pub(super) derived: Derived,
+    pub(super) primal: OnceLock<Result<(ModuleAddition, usize), Error>>,
+    pub(super) derived: RootEntries,
     pub(super) cotangent_types: Vec<Type>,
     /// How many derivatives a run computes.
     pub(super) width: usize,
@@ -76,8 +76,8 @@ pub(super) struct Inner {
 
 impl Inner {
     /// What names that which has stopped a run.
-    pub(super) fn of_runs(&self) -> RunOf<'_> {
-        RunOf { code: self.code(), program: &self.program, loops: &self.loops }
+    pub(super) fn of_runs(&self) -> RunContext<'_> {
+        RunContext { code: self.code(), program: &self.program, loops: &self.loops }
     }
 
     /// Where a loop is, in words.
@@ -100,12 +100,12 @@ fn state_folder(options: &Options) -> Option<Arc<StateFolder>> {
 
 /// The address of a function or data object, for the derivative that was compiled first, or for the
 /// one that was added.
-fn address(compiled: &Compiled, added: Option<&Added>, symbol: &str) -> Option<usize> {
+fn address(compiled: &CompiledModule, added: Option<&ModuleAddition>, symbol: &str) -> Option<usize> {
     added.map_or_else(|| compiled.address(symbol), |added| added.address(symbol))
 }
 
 /// Entry points of the root's derivative.
-pub(super) enum Derived {
+pub(super) enum RootEntries {
     Pair { forward: usize, pullback: usize },
     Combined { entry: usize, results: bool, segment: bool },
     Tangent { entry: usize, segment: bool },
@@ -170,7 +170,7 @@ impl DerivedRule {
         }
         match options.effort {
             Effort::Tiered(made) => tiered(program, request, options, made),
-            _ => Self::make(program, request, options, Beside::Nothing),
+            _ => Self::make(program, request, options, Sharing::Nothing),
         }
     }
 
@@ -261,18 +261,18 @@ impl DerivedRule {
     /// As [`Self::new`].
     #[doc(hidden)]
     pub fn from_derivation(d: Derivation, request: &Request, options: &Options) -> Result<Self, Error> {
-        Self::compiled(d, request, options, Beside::Nothing)
+        Self::compiled(d, request, options, Sharing::Nothing)
     }
 
     fn compiled(
         mut d: Derivation,
         request: &Request,
         options: &Options,
-        beside: Beside<'_, Self>,
+        beside: Sharing<'_, Self>,
     ) -> Result<Self, Error> {
-        let primals = if let Beside::Second { primals } = beside { Some(primals) } else { None };
+        let primals = if let Sharing::Second { primals } = beside { Some(primals) } else { None };
         let (compiled, added, emitted) = match beside {
-            Beside::First(first) => {
+            Sharing::First(first) => {
                 let compiled = Arc::clone(&first.0.compiled);
                 let (added, emitted) = compile::add_second(&compiled, &mut d, request.func, options)?;
                 (compiled, Some(added), emitted)
@@ -315,8 +315,8 @@ impl DerivedRule {
                 let segment = w.segment || options.debug || d.program.data.values().any(|o| o.writable);
                 let returns = w.func.signature.returns[n..].to_vec();
                 let derived = match options.mode {
-                    Mode::Tangent => Derived::Tangent { entry, segment },
-                    _ => Derived::Combined { entry, results: w.results, segment },
+                    Mode::Tangent => RootEntries::Tangent { entry, segment },
+                    _ => RootEntries::Combined { entry, results: w.results, segment },
                 };
                 (w.variant, returns, derived)
             }
@@ -325,7 +325,7 @@ impl DerivedRule {
                 let entry = |s: &str| at(&format!("{s}.entry"));
                 let (forward, pullback) = (entry(&p.forward_symbol), entry(&p.pullback_symbol));
                 let returns = p.pullback.signature.returns.clone();
-                (p.variant, returns, Derived::Pair { forward, pullback })
+                (p.variant, returns, RootEntries::Pair { forward, pullback })
             }
         };
         let pool = Pool::new(Plan {
@@ -434,7 +434,7 @@ impl DerivedRule {
 
     /// The primal, which is compiled when it is asked for: a caller of gradients only should not
     /// wait for it.
-    pub(super) fn compiled_primal(&self) -> Result<&(Added, usize), Error> {
+    pub(super) fn compiled_primal(&self) -> Result<&(ModuleAddition, usize), Error> {
         let inner = &*self.0;
         // It is made once, so that it is made to be fast, whatever is derived.
         let options = inner.tiers.as_ref().map(Tiers::full);
@@ -496,7 +496,7 @@ impl DerivedRule {
 }
 
 impl Tier for DerivedRule {
-    fn make(program: &Program, request: &Request, options: &Options, beside: Beside<'_, Self>) -> Result<Self, Error> {
+    fn make(program: &Program, request: &Request, options: &Options, beside: Sharing<'_, Self>) -> Result<Self, Error> {
         let isa = host_isa(options)?;
         // A panic on an input is a bug of ours; an embedder should hear of it as an error.
         crate::quiet::caught("derive", program, || {

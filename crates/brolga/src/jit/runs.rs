@@ -25,7 +25,7 @@ use cranelift_codegen::data_value::DataValue;
 
 use super::abi_values::{any_nan, with_abi_values, write};
 use super::declared::ShadowPlaces;
-use super::rule::{Derived, DerivedRule};
+use super::rule::{DerivedRule, RootEntries};
 use super::traps::{Phase, explained};
 use crate::Error;
 
@@ -247,7 +247,7 @@ impl Pullback {
         out: &mut Vec<Option<DataValue>>,
     ) -> Result<(), Error> {
         let inner = &*self.rule.0;
-        let Derived::Pair { pullback, .. } = inner.derived else { unreachable!("only a pair makes pullbacks") };
+        let RootEntries::Pair { pullback, .. } = inner.derived else { unreachable!("only a pair makes pullbacks") };
         self.rule.check_seeds(seeds)?;
         // Shadows of arguments are the caller's to reset; those of data objects are ours, and each
         // call begins with zeros. Pointers' shadows among them are not read again: the forward pass

@@ -23,14 +23,14 @@
 
 use brolga_ir::ArgActivity;
 use brolga_ir::request::Elem;
-use brolga_runtime::pieces::There;
+use brolga_runtime::pieces::WindowContents;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{AbiParam, Type, types};
 
 use super::abi_values::{AbiValue, fits, read, with_abi_values};
 use super::arg::Arg;
 use super::declared::ShadowPlaces;
-use super::rule::{Derived, DerivedRule};
+use super::rule::{DerivedRule, RootEntries};
 use super::runs::Run;
 use super::traps::{Phase, explained};
 use crate::Error;
@@ -96,7 +96,7 @@ impl DerivedRule {
         tangents: &mut Vec<Option<DataValue>>,
     ) -> Result<Run, Error> {
         let inner = &*self.0;
-        let Derived::Tangent { entry, segment } = inner.derived else {
+        let RootEntries::Tangent { entry, segment } = inner.derived else {
             let message = "this rule was not derived in forward mode (Mode::Tangent)";
             return Err(Error::Usage(message.to_owned()));
         };
@@ -180,12 +180,12 @@ impl DerivedRule {
     }
 
     /// What floats the caller knows to be at eight bytes of shadow.
-    fn floats_at(&self, args: &[Arg], places: &ShadowPlaces, window: u64) -> There {
+    fn floats_at(&self, args: &[Arg], places: &ShadowPlaces, window: u64) -> WindowContents {
         let within = |a: &Arg| a.shadow != 0 && a.len.is_some_and(|n| window.wrapping_sub(a.shadow) < n);
         let declared = self.0.request.args.iter().zip(args).filter(|(_, a)| within(a)).find_map(|(spec, _)| spec.elem);
         match declared {
-            Some(Elem::F64) => There::Floats(8),
-            Some(Elem::F32) => There::Floats(4),
+            Some(Elem::F64) => WindowContents::Floats(8),
+            Some(Elem::F32) => WindowContents::Floats(4),
             _ => places.at(window),
         }
     }

@@ -33,7 +33,7 @@ use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use brolga_analysis::calls::summarise::reachable;
-use brolga_ir::{Effort, Inline, Made, Options, Program, Request};
+use brolga_ir::{Effort, Inline, Options, Program, Request, SecondTier};
 use cranelift_codegen::ir::{self, GlobalValueData, Opcode};
 
 use crate::Error;
@@ -51,7 +51,7 @@ const LARGE: usize = 20_000;
 const STACK: usize = 8 << 20;
 
 /// What a derivative shares functions and data objects of the program with.
-pub(super) enum Beside<'a, R> {
+pub(super) enum Sharing<'a, R> {
     /// It is alone in its module.
     Nothing,
     /// A second derivative is to come into its module; functions of the program are compiled for
@@ -64,7 +64,7 @@ pub(super) enum Beside<'a, R> {
 /// A rule that may be made with little effort and with more.
 pub(super) trait Tier: Clone + Send + Sync + 'static {
     /// Differentiate and compile.
-    fn make(program: &Program, request: &Request, options: &Options, beside: Beside<'_, Self>) -> Result<Self, Error>;
+    fn make(program: &Program, request: &Request, options: &Options, beside: Sharing<'_, Self>) -> Result<Self, Error>;
 
     /// The first of two rules, which has not been handed out yet.
     fn with(self, tiers: Tiers<Self>) -> Self;
@@ -84,7 +84,7 @@ pub(super) struct Tiers<R> {
     program: Program,
     request: Request,
     full: Options,
-    made: Made,
+    made: SecondTier,
     /// Whether both rules are in one module.
     shared: bool,
     /// What is spent on calls before the second rule is made, and what has been, in nanoseconds.
@@ -97,7 +97,12 @@ pub(super) struct Tiers<R> {
 }
 
 /// The first rule of two.
-pub(super) fn tiered<R: Tier>(program: &Program, request: &Request, options: &Options, made: Made) -> Result<R, Error> {
+pub(super) fn tiered<R: Tier>(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    made: SecondTier,
+) -> Result<R, Error> {
     let reached = reachable(program, request.func);
     let bodies = || reached.iter().filter_map(|&k| program.funcs[k].body.as_ref());
     let shared = bodies().any(has_addresses);
@@ -106,7 +111,7 @@ pub(super) fn tiered<R: Tier>(program: &Program, request: &Request, options: &Op
     let effort = Effort::Tiered(made);
     let (first, full) = Options { inline, effort, ..options.clone() }.tiers().expect("it is tiered");
     let begin = Instant::now();
-    let beside = if shared { Beside::Second { primals: &full } } else { Beside::Nothing };
+    let beside = if shared { Sharing::Second { primals: &full } } else { Sharing::Nothing };
     let rule = R::make(program, request, &first, beside)?;
     let price = nanos(begin.elapsed() * PRICE);
     let (program, request, spent, making) = (program.clone(), request.clone(), AtomicU64::new(0), Mutex::new(()));
@@ -155,15 +160,15 @@ impl<R: Tier> Tiers<R> {
             return;
         }
         match self.made {
-            Made::Here => self.make(rule),
+            SecondTier::Here => self.make(rule),
             // Once for all calls until it is there. What stops the thread from being made is no
             // reason to fail: the first rule is there.
-            Made::InBackground if before < self.price => {
+            SecondTier::InBackground if before < self.price => {
                 let rule = rule.clone();
                 let make = move || rule.settle();
                 let _ = std::thread::Builder::new().name("brolga".to_owned()).stack_size(STACK).spawn(make);
             }
-            Made::InBackground => {}
+            SecondTier::InBackground => {}
         }
     }
 
@@ -175,7 +180,7 @@ impl<R: Tier> Tiers<R> {
             Err(TryLockError::WouldBlock) => return,
         };
         self.second.get_or_init(|| {
-            let beside = if self.shared { Beside::First(first) } else { Beside::Nothing };
+            let beside = if self.shared { Sharing::First(first) } else { Sharing::Nothing };
             if self.shared {
                 // Nothing is added behind a rule of which a part may be there that cannot be
                 // linked.

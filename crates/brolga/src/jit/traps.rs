@@ -179,14 +179,14 @@ fn describe(program: &Program, code: Option<TrapCode>, loc: u32, raw: &RawTrap) 
 
 /// What a run is of: its code, the program, and loops that were to be reversed from states.
 #[derive(Clone, Copy)]
-pub(super) struct RunOf<'r> {
+pub(super) struct RunContext<'r> {
     pub code: &'r CodeMap,
     pub program: &'r Program,
     pub loops: &'r [LoopOutcome],
 }
 
 /// What has stopped a run says why: a task, a time loop, or a call that was to be undone.
-pub(super) fn explained(of: RunOf<'_>, phase: Phase, error: Error, tape: Option<&Lease>) -> Error {
+pub(super) fn explained(of: RunContext<'_>, phase: Phase, error: Error, tape: Option<&Lease>) -> Error {
     let (mut trap, tape) = match (error, tape) {
         (Error::Trap(trap), Some(tape)) => (trap, tape),
         (error, _) => return error,

@@ -5,10 +5,10 @@
 //! values. How does each value come into a block, and before what?
 //!
 //! **Answer.** A [`Builder`] has what all parts share. [`Builder::have`] restores or recomputes a
-//! value where it is first read, and before that whatever it is recomputed from; [`Waiting`] notes
-//! what a block has not had so far. [`Builder::undone`] takes an integer a step back, and an
-//! integer that goes in steps is had behind its loop from the bound ([`Last`]). A [`Converter`]
-//! turns the cotangent of one value into that of another with the same bits.
+//! value where it is first read, and before that whatever it is recomputed from; [`PendingReads`]
+//! notes what a block has not had so far. [`Builder::undone`] takes an integer a step back, and an
+//! integer that goes in steps is had behind its loop from the bound ([`ExitValue`]). A
+//! [`Converter`] turns the cotangent of one value into that of another with the same bits.
 //!
 //! **Invariant.** Notes of names are zero between blocks.
 //!
@@ -23,12 +23,12 @@ use cranelift_codegen::ir::{self, Type, types};
 use smallvec::SmallVec;
 
 use crate::facts::Facts;
-use crate::plan::invert::{Other, Undo};
+use crate::plan::invert::{StepOperand, Undo};
 use crate::plan::liveness::Liveness;
-use crate::plan::table::{Last, Plan, Rerun, Source, Supply, type_of};
-use crate::translate::convert::{Converts, asking, fitted, told};
+use crate::plan::table::{ExitValue, Plan, Rerun, Source, Supply, type_of};
+use crate::translate::convert::{TicketConversion, asking, fitted, told};
 use crate::translate::stmt::StmtSource;
-use crate::val_map::ByName;
+use crate::val_map::ValMap;
 
 /// Where the reverse half goes in a loop that is run again.
 #[derive(Clone)]
@@ -65,20 +65,20 @@ pub(super) struct Builder<'a, 'f> {
     /// How the reverses of blocks begin that lead to one other only: with what happens on the edge.
     pub(super) heads: Table<ir::Block, Fragment>,
     /// Where the block that is being made notes what it waits for. Zero between blocks.
-    pub(super) notes: ByName<u32>,
+    pub(super) notes: ValMap<u32>,
 }
 
 /// What a block reads and has not had so far.
-pub(super) struct Waiting<'a> {
+pub(super) struct PendingReads<'a> {
     sources: &'a [Supply],
     /// For each name one more than the position of its source.
-    at: ByName<u32>,
+    at: ValMap<u32>,
     left: usize,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> PendingReads<'a> {
     /// `at` is zero for all names, and is given back so.
-    pub(super) fn new(sources: &'a [Supply], at: ByName<u32>) -> Self {
+    pub(super) fn new(sources: &'a [Supply], at: ValMap<u32>) -> Self {
         let mut waiting = Self { sources, at, left: 0 };
         for (supply, k) in sources.iter().zip(1..) {
             if supply.source != Source::Record {
@@ -100,7 +100,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// No more is asked for.
-    pub(super) fn end(mut self) -> ByName<u32> {
+    pub(super) fn end(mut self) -> ValMap<u32> {
         if self.left > 0 {
             self.sources.iter().for_each(|s| *self.at.at(s.name) = 0);
         }
@@ -109,7 +109,7 @@ impl<'a> Waiting<'a> {
 }
 
 /// What held variables get on the edges from a block's predecessors, which are mostly one or two.
-pub(super) type Holds = IndexMap<ir::Block, Vec<(Val, Val)>>;
+pub(super) type HeldValues = IndexMap<ir::Block, Vec<(Val, Val)>>;
 
 pub(super) fn to(block: BlockId) -> Target {
     Target { block, args: vec![] }
@@ -122,7 +122,7 @@ pub(super) struct Converter<'b, 'a, 'f> {
     pub at: Option<ir::Inst>,
 }
 
-impl Converts for Converter<'_, '_, '_> {
+impl TicketConversion for Converter<'_, '_, '_> {
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
         let d = Val::D(self.builder.ids.dv());
         self.builder.add(self.f, [(d, ty)].into(), asking(symbol, args, ty), self.at);
@@ -171,17 +171,17 @@ impl Builder<'_, '_> {
         f: &mut Fragment,
         v: Val,
         undo: &Undo,
-        waiting: &mut Waiting<'_>,
+        waiting: &mut PendingReads<'_>,
         at: Option<ir::Inst>,
     ) -> Val {
         let other = match undo.other {
-            Other::Nothing => None,
-            Other::Const(k) => Some(self.arith(f, Arith::Iconst(k), &[], undo.ty, at)),
-            Other::Shifted(op, bits) => {
+            StepOperand::Nothing => None,
+            StepOperand::Const(k) => Some(self.arith(f, Arith::Iconst(k), &[], undo.ty, at)),
+            StepOperand::Shifted(op, bits) => {
                 let bits = self.arith(f, Arith::Iconst(bits.into()), &[], types::I32, at);
                 Some(self.arith(f, Arith::Int(op), &[v, bits], undo.ty, at))
             }
-            Other::Value(y) => {
+            StepOperand::Value(y) => {
                 self.have(f, Val::Primal(y), waiting, at);
                 let wide = self.facts.func().dfg.value_type(y).bits() > undo.ty.bits();
                 let narrows = wide && !matches!(undo.op, Arith::Int(_));
@@ -201,7 +201,7 @@ impl Builder<'_, '_> {
     }
 
     /// An integer that goes in steps, behind its loop.
-    fn last(&mut self, f: &mut Fragment, last: &Last, at: Option<ir::Inst>) -> AdOp {
+    fn last(&mut self, f: &mut Fragment, last: &ExitValue, at: Option<ir::Inst>) -> AdOp {
         let op = self.last_compared(f, last, at);
         let Some(of) = last.of else { return op };
         let type_of = |v| self.facts.func().dfg.value_type(v);
@@ -228,7 +228,7 @@ impl Builder<'_, '_> {
     }
 
     /// The one that was compared with a bound.
-    fn last_compared(&mut self, f: &mut Fragment, last: &Last, at: Option<ir::Inst>) -> AdOp {
+    fn last_compared(&mut self, f: &mut Fragment, last: &ExitValue, at: Option<ir::Inst>) -> AdOp {
         let ty = self.facts.func().dfg.value_type(last.iv.var);
         let step = |b: &mut Self, f: &mut Fragment| b.arith(f, Arith::Iconst(last.iv.step), &[], ty, at);
         let mut end = Val::Primal(last.bound);
@@ -261,7 +261,7 @@ impl Builder<'_, '_> {
     }
 
     /// Restore or recompute a value, and before that whatever it is recomputed from.
-    pub(super) fn have(&mut self, f: &mut Fragment, v: Val, waiting: &mut Waiting<'_>, at: Option<ir::Inst>) {
+    pub(super) fn have(&mut self, f: &mut Fragment, v: Val, waiting: &mut PendingReads<'_>, at: Option<ir::Inst>) {
         let Some(source) = waiting.take(v) else { return };
         let op = match source {
             Source::Record => unreachable!("popped already"),

@@ -37,13 +37,13 @@ use cranelift_codegen::ir::{self, Type, types};
 use crate::facts::Facts;
 use crate::plan::liveness::{Liveness, active_args, unfollowed};
 use crate::plan::predecessors::ways;
-use crate::plan::table::{Hold, Plan, PredSource, type_of};
+use crate::plan::table::{HeldUpdate, Plan, PredSource, type_of};
 use crate::shadow::contract_array;
 use crate::translate::convert::fitted;
 use crate::translate::stmt::StmtSource;
-use crate::val_map::ByName;
+use crate::val_map::ValMap;
 use crate::verified;
-use builder::{Builder, Converter, Holds, RerunBlocks, Waiting, to};
+use builder::{Builder, Converter, HeldValues, PendingReads, RerunBlocks, to};
 
 /// The pullback graph with the names of its parameters.
 pub(crate) struct PullbackGraph {
@@ -116,7 +116,7 @@ pub(crate) fn pullback(parts: &PullbackParts<'_, '_>, stmts: StmtSource<'_>, ids
     let exit = ids.block();
     let rerun = plan.reruns.iter().map(|a| (a.header, RerunBlocks::new(a, &reverse_of, ids))).collect();
     let (blocks, heads) = (Table::with_capacity(2 * reverse_of.len() + 2, ids.blocks()), Table::default());
-    let notes = ByName::default();
+    let notes = ValMap::default();
     let mut b = Builder { facts, stmts, plan, aux, live, ids, reverse_of, rerun, exit, blocks, heads, notes };
     b.entry(entry, seg, seeds);
     for block in b.reverse_of.keys().copied().collect::<Vec<_>>() {
@@ -187,13 +187,13 @@ impl Builder<'_, '_> {
     }
 
     /// An instruction of a reverse, with what it reads in front of it.
-    fn reversed(&mut self, f: &mut Fragment, waiting: &mut Waiting<'_>, id: InstId, inst: AdInst) {
+    fn reversed(&mut self, f: &mut Fragment, waiting: &mut PendingReads<'_>, id: InstId, inst: AdInst) {
         inst.each_read(|v| self.have(f, v, waiting, inst.at));
         f.insert(id, inst);
     }
 
     /// The reverses of a block's statements, the last one first.
-    fn reverse_statements(&mut self, f: &mut Fragment, waiting: &mut Waiting<'_>, insts: &[ir::Inst]) {
+    fn reverse_statements(&mut self, f: &mut Fragment, waiting: &mut PendingReads<'_>, insts: &[ir::Inst]) {
         for inst in insts.iter().rev() {
             match &mut self.stmts {
                 StmtSource::Lent(stmts) => {
@@ -246,7 +246,7 @@ impl Builder<'_, '_> {
             self.add(&mut f, defs, AdOp::Pop(plan.record.clone(), id), last);
         }
         // Values are had just before their first use: a block may be long, and registers are few.
-        let mut waiting = Waiting::new(&plan.sources, std::mem::take(&mut self.notes));
+        let mut waiting = PendingReads::new(&plan.sources, std::mem::take(&mut self.notes));
         for v in live.touched[b].iter() {
             if !live.live_out[b].contains(v) {
                 self.add(&mut f, Defs::default(), AdOp::ZeroCt(v), last);
@@ -261,7 +261,7 @@ impl Builder<'_, '_> {
             self.finish(id, Role::Reverse(b), vec![], f, Term::Jump(to(self.exit)), first);
             return;
         };
-        let holds: Holds = facts.cfg.preds[b]
+        let holds: HeldValues = facts.cfg.preds[b]
             .iter()
             .filter_map(|&p| Some((p, self.held(&mut f, self.plan.holds.get(&(p, b))?, &mut waiting, first))))
             .collect();
@@ -329,7 +329,7 @@ impl Builder<'_, '_> {
         p: ir::Block,
         b: ir::Block,
         taken: &IndexMap<ir::Value, Val>,
-        holds: &Holds,
+        holds: &HeldValues,
         edges: &mut Vec<(BlockId, Role, Fragment, Term)>,
     ) -> BlockId {
         let mut e = Fragment::default();
@@ -363,8 +363,8 @@ impl Builder<'_, '_> {
     fn held(
         &mut self,
         f: &mut Fragment,
-        holds: &[Hold],
-        waiting: &mut Waiting<'_>,
+        holds: &[HeldUpdate],
+        waiting: &mut PendingReads<'_>,
         at: Option<ir::Inst>,
     ) -> Vec<(Val, Val)> {
         let mut out = Vec::new();
@@ -388,7 +388,14 @@ impl Builder<'_, '_> {
     }
 
     /// What happens to cotangents on the way from the reverse of `b` back to the reverse of `p`.
-    fn edge(&mut self, f: &mut Fragment, p: ir::Block, b: ir::Block, taken: &IndexMap<ir::Value, Val>, holds: &Holds) {
+    fn edge(
+        &mut self,
+        f: &mut Fragment,
+        p: ir::Block,
+        b: ir::Block,
+        taken: &IndexMap<ir::Value, Val>,
+        holds: &HeldValues,
+    ) {
         let at = self.facts.func().layout.last_inst(p);
         for &(name, v) in holds.get(&p).into_iter().flatten() {
             self.add(f, Defs::default(), AdOp::Hold(name, v), at);

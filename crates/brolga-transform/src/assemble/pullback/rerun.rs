@@ -32,7 +32,7 @@ use brolga_ir::lift::{BlockMap, lift_block};
 use brolga_ir::map::IndexMap;
 use cranelift_codegen::ir;
 
-use super::builder::{Builder, Holds, RerunBlocks, Waiting, to};
+use super::builder::{Builder, HeldValues, PendingReads, RerunBlocks, to};
 use crate::assemble::forward::{keep_early, records};
 use crate::plan::table::{Rerun, type_of};
 
@@ -71,7 +71,7 @@ impl Builder<'_, '_> {
         let RerunBlocks { begin, end, blocks } = self.rerun[&a.header].clone();
         let mut f = Fragment::default();
         let at = func.layout.last_inst(a.entry);
-        let mut waiting = Waiting::new(&self.plan.blocks[a.entry].sources, std::mem::take(&mut self.notes));
+        let mut waiting = PendingReads::new(&self.plan.blocks[a.entry].sources, std::mem::take(&mut self.notes));
         for &v in &a.outer {
             self.have(&mut f, v, &mut waiting, at);
         }
@@ -114,7 +114,7 @@ impl Builder<'_, '_> {
             self.blocks.insert(block.id, block);
         }
         for (edge, latch) in edges {
-            let holds: Holds = [(latch, vec![])].into_iter().collect();
+            let holds: HeldValues = [(latch, vec![])].into_iter().collect();
             let mut f = Fragment::default();
             self.edge(&mut f, latch, a.header, &taken, &holds);
             let term = Term::Jump(to(self.reverse_of[&latch]));
@@ -122,7 +122,7 @@ impl Builder<'_, '_> {
         }
         // What is held inside of loops has nothing to do with one that is outermost, and is run
         // forwards.
-        let holds: Holds = [(a.entry, vec![])].into_iter().collect();
+        let holds: HeldValues = [(a.entry, vec![])].into_iter().collect();
         let mut f = Fragment::default();
         self.edge(&mut f, a.entry, a.header, &taken, &holds);
         let term = Term::Jump(to(self.reverse_of[&a.entry]));

@@ -30,7 +30,7 @@ use brolga_ir::{FuncKey, Program};
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, ArgumentPurpose, InstructionData};
 
-use super::cells::{Calls, CellPart, CellPlace, CellState, CellWrites, Written};
+use super::cells::{Calls, CellPart, CellPlace, CellState, CellWrites, WriteTarget};
 use super::words::Words;
 
 /// Instructions of the longest function that is looked at.
@@ -123,11 +123,11 @@ enum WrittenPlace {
     Below(i64),
 }
 
-fn part(words: &Words<'_>, written: &Written) -> Option<WrittenPlace> {
+fn part(words: &Words<'_>, written: &WriteTarget) -> Option<WrittenPlace> {
     let names = &words.names;
     let (place @ (base, at), bytes) = match *written {
-        Written::Named(place, bytes, false) => (place, bytes),
-        Written::Below(place) => (place, 0),
+        WriteTarget::Named(place, bytes, false) => (place, bytes),
+        WriteTarget::Below(place) => (place, 0),
         _ => return None,
     };
     if let Some(slot) = first_pointer(words, base) {

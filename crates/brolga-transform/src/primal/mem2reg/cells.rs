@@ -5,7 +5,7 @@
 //! **Answer.** The lattice of [`super::words`] is a map ([`CellState`]) from places ([`CellPlace`])
 //! to what four bytes hold ([`KnownWord`]); a place that is not in it may hold anything. What a
 //! call writes ([`CellWrites`]) is found by [`super::callees`]. A load that is replaced
-//! ([`PromotedLoad`]) becomes a number, two halves, or a word ([`Promoted`]).
+//! ([`PromotedLoad`]) becomes a number, two halves, or a word ([`LoadReplacement`]).
 //!
 //! **Cost.** An entry for each four bytes of which something is known, at each point where that is
 //! kept.
@@ -50,7 +50,7 @@ pub(super) struct KnownWord {
 pub(super) type CellState = BTreeMap<CellPlace, KnownWord>;
 
 /// What a store or a call writes, as it is named where it happens.
-pub(super) enum Written {
+pub(super) enum WriteTarget {
     /// These bytes of a place with a name. The flag says that the name is only kept.
     Named(CellPlace, i64, bool),
     /// What lies below a place, in the frames of a callee.
@@ -89,7 +89,7 @@ pub(super) trait Calls {
 
 /// What a load is replaced by.
 #[derive(Clone, Copy)]
-pub(super) enum Promoted {
+pub(super) enum LoadReplacement {
     /// Of 64 bits, all of which were one number.
     Number(WordSource),
     /// Of 64 bits, in two halves, the lower first.
@@ -105,7 +105,7 @@ pub(super) struct PromotedLoad {
     /// Its type.
     pub ty: ir::Type,
     /// Its new definition.
-    pub by: Promoted,
+    pub by: LoadReplacement,
     /// Whether that is only so if stores do not lead there that may.
     pub guarded: bool,
 }

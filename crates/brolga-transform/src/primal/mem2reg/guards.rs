@@ -27,7 +27,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, TrapCode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-use super::cells::{CellPlace, Written};
+use super::cells::{CellPlace, WriteTarget};
 use super::words::{Words, loaded};
 use crate::primal::edit::before;
 
@@ -52,7 +52,7 @@ pub(super) fn guards(cfg: &Cfg, words: &Words<'_>, loads: impl IntoIterator<Item
 }
 
 /// What stores and calls write.
-fn writes(cfg: &Cfg, words: &Words<'_>) -> HashMap<ir::Inst, Vec<Written>> {
+fn writes(cfg: &Cfg, words: &Words<'_>) -> HashMap<ir::Inst, Vec<WriteTarget>> {
     let mut all = HashMap::default();
     for &b in &cfg.blocks {
         let mut state = words.entering(b);
@@ -70,7 +70,7 @@ fn writes(cfg: &Cfg, words: &Words<'_>) -> HashMap<ir::Inst, Vec<Written>> {
 /// Cells that are relied on.
 struct LiveCells<'a> {
     words: &'a Words<'a>,
-    writes: HashMap<ir::Inst, Vec<Written>>,
+    writes: HashMap<ir::Inst, Vec<WriteTarget>>,
     /// Loads that are relied on.
     needed: EntitySet<ir::Inst>,
     /// Cells that a store may lead to, where they are live.
@@ -108,7 +108,7 @@ impl LiveCells<'_> {
         } else if let Some(written) = self.writes.get(&inst).filter(|_| !live.is_empty()) {
             relied = words.names.relied_on(inst);
             for w in written {
-                let Written::Named(to, bytes, _) = *w else { continue };
+                let WriteTarget::Named(to, bytes, _) = *w else { continue };
                 let over = |c: &CellPlace| c.0 == to.0 && c.1 < to.1 + bytes && to.1 < c.1 + 4;
                 let many = live.len();
                 live.retain(|c| !over(c));
@@ -119,9 +119,9 @@ impl LiveCells<'_> {
             }
             let hits = |c: &&CellPlace| {
                 written.iter().any(|w| match *w {
-                    Written::Named(to, bytes, _) => to.0 != c.0 && !words.names.apart(**c, (to, bytes)),
-                    Written::Somewhere => true,
-                    Written::Below(_) => false,
+                    WriteTarget::Named(to, bytes, _) => to.0 != c.0 && !words.names.apart(**c, (to, bytes)),
+                    WriteTarget::Somewhere => true,
+                    WriteTarget::Below(_) => false,
                 })
             };
             let guarded = access_address(func, inst).is_some();

@@ -51,7 +51,7 @@ use cranelift_entity::EntitySet;
 
 use crate::primal::edit::{BlockArgs, before};
 
-use cells::{CellPlace, Promoted, PromotedLoad, Word, WordSource};
+use cells::{CellPlace, LoadReplacement, PromotedLoad, Word, WordSource};
 use guards::guards;
 use slice::slice;
 use words::{Words, ends_in_zeros, loaded};
@@ -93,7 +93,7 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<PromotedLoad>
                 let named = words.names.guarded(inst);
                 let high = state.get(&(base, at + 4)).filter(|_| ty != types::I32);
                 let by = match high {
-                    _ if ty == types::I32 => Some(Promoted::Word(low.word)),
+                    _ if ty == types::I32 => Some(LoadReplacement::Word(low.word)),
                     Some(high) => double(cfg, words, [low.word, high.word]),
                     None => None,
                 };
@@ -105,16 +105,16 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<PromotedLoad>
     }
     let halves = halves(func, &found);
     found.retain(|f| match f.by {
-        Promoted::Mixture([Word::Int(WordSource::Value(w)), _]) => {
+        LoadReplacement::Mixture([Word::Int(WordSource::Value(w)), _]) => {
             constant_int(func, w) == Some(0) || halves.contains(w)
         }
-        Promoted::Mixture([Word::Int(WordSource::Param(..)), _]) => false,
+        LoadReplacement::Mixture([Word::Int(WordSource::Param(..)), _]) => false,
         _ => true,
     });
     let calculated = calculated(func);
     let moved = |f: &PromotedLoad| match f.by {
-        Promoted::Word(Word::Half(x, _)) => Some(x),
-        Promoted::Number(x) if f.ty == types::I64 && words.has_double(cfg, x) => Some(x),
+        LoadReplacement::Word(Word::Half(x, _)) => Some(x),
+        LoadReplacement::Number(x) if f.ty == types::I64 && words.has_double(cfg, x) => Some(x),
         _ => None,
     };
     // What is put together again must not come from a value in part, and from memory in part.
@@ -129,22 +129,22 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<PromotedLoad>
 }
 
 /// What two words are, beside each other.
-fn double(cfg: &Cfg, words: &Words<'_>, [low, high]: [Word; 2]) -> Option<Promoted> {
+fn double(cfg: &Cfg, words: &Words<'_>, [low, high]: [Word; 2]) -> Option<LoadReplacement> {
     match (low, high) {
         (Word::Half(x, false), Word::Half(y, true)) if words.same(cfg, x, y, &mut Vec::new()) => {
-            Some(Promoted::Number(x))
+            Some(LoadReplacement::Number(x))
         }
         (Word::Half(_, true), _) | (_, Word::Half(_, false)) => None,
-        _ => Some(Promoted::Mixture([low, high])),
+        _ => Some(LoadReplacement::Mixture([low, high])),
     }
 }
 
 /// Integers that are halves of doubles, or computed from such.
 fn halves(func: &ir::Function, found: &[PromotedLoad]) -> EntitySet<ir::Value> {
     let of = |f: &PromotedLoad| match f.by {
-        Promoted::Word(w) => Some((func.dfg.first_result(f.load), w)),
+        LoadReplacement::Word(w) => Some((func.dfg.first_result(f.load), w)),
         // The bits of a number of 64 bits.
-        Promoted::Number(x) if f.ty == types::I64 => Some((func.dfg.first_result(f.load), Word::Half(x, false))),
+        LoadReplacement::Number(x) if f.ty == types::I64 => Some((func.dfg.first_result(f.load), Word::Half(x, false))),
         _ => None,
     };
     let words: Vec<(ir::Value, Word)> = found.iter().filter_map(of).collect();
@@ -209,9 +209,9 @@ impl Params {
         };
         for f in found {
             match f.by {
-                Promoted::Number(x) => ask(Word::Half(x, false), &mut work),
-                Promoted::Mixture(parts) => parts.into_iter().for_each(|w| ask(w, &mut work)),
-                Promoted::Word(w) => ask(w, &mut work),
+                LoadReplacement::Number(x) => ask(Word::Half(x, false), &mut work),
+                LoadReplacement::Mixture(parts) => parts.into_iter().for_each(|w| ask(w, &mut work)),
+                LoadReplacement::Word(w) => ask(w, &mut work),
             }
         }
         while let Some(param @ (b, place, of_double)) = work.pop() {
@@ -276,12 +276,12 @@ impl Rewrite<'_> {
     fn replace(&mut self, f: &PromotedLoad) {
         let old = self.func.dfg.first_result(f.load);
         let new = match f.by {
-            Promoted::Number(x) => self.wide(x, f.load, f.ty),
-            Promoted::Mixture(parts) => {
+            LoadReplacement::Number(x) => self.wide(x, f.load, f.ty),
+            LoadReplacement::Mixture(parts) => {
                 let bits = self.mixture(f.load, parts);
                 self.cast(bits, f.load, f.ty)
             }
-            Promoted::Word(w) => self.word(w, f.load),
+            LoadReplacement::Word(w) => self.word(w, f.load),
         };
         self.func.dfg.clear_results(f.load);
         self.func.dfg.change_to_alias(old, new);

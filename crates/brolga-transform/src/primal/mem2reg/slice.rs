@@ -16,7 +16,7 @@ use brolga_ir::map::HashMap;
 use cranelift_codegen::ir::{self, Opcode, ValueDef, types};
 use cranelift_entity::EntitySet;
 
-use super::cells::{Promoted, PromotedLoad, Word, WordSource};
+use super::cells::{LoadReplacement, PromotedLoad, Word, WordSource};
 use super::words::Words;
 
 /// Values that are looked at.
@@ -29,9 +29,9 @@ pub(super) fn slice(func: &ir::Function, cfg: &Cfg, words: &Words<'_>, found: &[
     let mut params: Vec<WordSource> = Vec::new();
     for f in found {
         let is_put = match f.by {
-            Promoted::Mixture(_) => true,
-            Promoted::Number(x) => f.ty == types::F64 && slice.is_computed(x),
-            Promoted::Word(_) => false,
+            LoadReplacement::Mixture(_) => true,
+            LoadReplacement::Number(x) => f.ty == types::F64 && slice.is_computed(x),
+            LoadReplacement::Word(_) => false,
         };
         if is_put {
             slice.found(f, &mut params);
@@ -75,8 +75,10 @@ impl Slice<'_> {
             return;
         }
         match f.by {
-            Promoted::Number(x) | Promoted::Word(Word::Int(x) | Word::Half(x, _)) => self.source(x, params),
-            Promoted::Mixture(parts) => {
+            LoadReplacement::Number(x) | LoadReplacement::Word(Word::Int(x) | Word::Half(x, _)) => {
+                self.source(x, params)
+            }
+            LoadReplacement::Mixture(parts) => {
                 for Word::Int(x) | Word::Half(x, _) in parts {
                     self.source(x, params);
                 }

@@ -32,7 +32,7 @@ use brolga_ir::map::{HashMap, HashSet};
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::SecondaryMap;
 
-use super::cells::{Calls, CellPlace, CellState, CellWrites, KnownWord, Word, WordSource, Written};
+use super::cells::{Calls, CellPlace, CellState, CellWrites, KnownWord, Word, WordSource, WriteTarget};
 use super::names::CellNames;
 use crate::primal::split_wide_copies::little;
 
@@ -227,26 +227,26 @@ impl<'a> Words<'a> {
     }
 
     /// What an instruction writes.
-    pub(super) fn written(&self, inst: ir::Inst, state: &CellState) -> Vec<Written> {
+    pub(super) fn written(&self, inst: ir::Inst, state: &CellState) -> Vec<WriteTarget> {
         let func = self.func;
         let op = func.dfg.insts[inst].opcode();
         if op.is_call() {
             return match self.calls.of_call(func, inst) {
-                Some(writes) => self.by_call(inst, &writes, state).unwrap_or_else(|| vec![Written::Somewhere]),
-                None => vec![Written::Somewhere],
+                Some(writes) => self.by_call(inst, &writes, state).unwrap_or_else(|| vec![WriteTarget::Somewhere]),
+                None => vec![WriteTarget::Somewhere],
             };
         }
         if !op.can_store() {
             return Vec::new();
         }
         vec![match self.names.of(inst) {
-            Some(place) => Written::Named(place, i64::from(access_bytes(func, inst)), self.names.guarded(inst)),
-            None => Written::Somewhere,
+            Some(place) => WriteTarget::Named(place, i64::from(access_bytes(func, inst)), self.names.guarded(inst)),
+            None => WriteTarget::Somewhere,
         }]
     }
 
     /// What a callee writes, in the caller's names. `None` if it may be anything.
-    fn by_call(&self, inst: ir::Inst, writes: &CellWrites, state: &CellState) -> Option<Vec<Written>> {
+    fn by_call(&self, inst: ir::Inst, writes: &CellWrites, state: &CellState) -> Option<Vec<WriteTarget>> {
         let args = self.func.dfg.inst_args(inst);
         if writes.memory.is_some_and(|i| !self.names.is_memory(args[i])) {
             return None;
@@ -255,7 +255,7 @@ impl<'a> Words<'a> {
             Some(slot) => Some(self.names.pointer(slot, state)?),
             None => None,
         };
-        let mut written: Vec<Written> = top.map(Written::Below).into_iter().collect();
+        let mut written: Vec<WriteTarget> = top.map(WriteTarget::Below).into_iter().collect();
         for part in &writes.parts {
             let (place, guarded) = self.names.shifted(part.through.map(|i| args[i]), part.from)?;
             // The callee's own frames are not where it is told to write.
@@ -263,7 +263,7 @@ impl<'a> Words<'a> {
             if part.through.is_some() && (guarded || !beside) {
                 return None;
             }
-            written.push(Written::Named(place, part.to - part.from, false));
+            written.push(WriteTarget::Named(place, part.to - part.from, false));
         }
         Some(written)
     }
@@ -283,7 +283,7 @@ impl<'a> Words<'a> {
             return;
         }
         let written = self.written(inst, state);
-        if op.is_call() && written.iter().any(|w| matches!(w, Written::Somewhere)) {
+        if op.is_call() && written.iter().any(|w| matches!(w, WriteTarget::Somewhere)) {
             state.clear();
             return;
         }
@@ -316,17 +316,17 @@ impl<'a> Words<'a> {
     }
 
     /// Whether anything is still known of a cell after a write.
-    fn survives(&self, (base, at): CellPlace, known: &mut KnownWord, written: &Written, guarded: bool) -> bool {
+    fn survives(&self, (base, at): CellPlace, known: &mut KnownWord, written: &WriteTarget, guarded: bool) -> bool {
         match *written {
-            Written::Named(to, bytes, guarded) if to.0 == base => {
+            WriteTarget::Named(to, bytes, guarded) if to.0 == base => {
                 known.guarded |= guarded;
                 to.1 >= at + 4 || at >= to.1 + bytes
             }
-            Written::Named(to, bytes, guarded) if self.names.apart((base, at), (to, bytes)) => {
+            WriteTarget::Named(to, bytes, guarded) if self.names.apart((base, at), (to, bytes)) => {
                 known.guarded |= guarded;
                 true
             }
-            Written::Below(top) => top.0 == base && at >= top.1 || self.names.is_global((base, at)),
+            WriteTarget::Below(top) => top.0 == base && at >= top.1 || self.names.is_global((base, at)),
             _ => {
                 known.guarded = true;
                 guarded && self.names.is_frame(base)

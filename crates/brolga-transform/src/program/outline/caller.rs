@@ -18,12 +18,12 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 
-use super::parts::{LoopSymbols, Outlined};
+use super::parts::{LoopSymbols, OutlinedLoop};
 use super::step::{location, redirect, remove, rename};
 use super::trip_count::{Count, steps_of};
 
 /// Steps from one number to another, as an ordinary loop.
-pub(super) fn steps(of: &Outlined<'_>, symbols: &LoopSymbols) -> ir::Function {
+pub(super) fn steps(of: &OutlinedLoop<'_>, symbols: &LoopSymbols) -> ir::Function {
     let (mut func, entry, params) = begin(&symbols.steps, of.of_steps());
     let callee = import(&mut func, &symbols.step, of.of_step());
     let (given, [from, to]) = params.split_last_chunk::<2>().expect("there are limits");
@@ -55,7 +55,7 @@ pub(super) fn steps(of: &Outlined<'_>, symbols: &LoopSymbols) -> ir::Function {
 }
 
 /// The driver: a call of the same.
-pub(super) fn driver(of: &Outlined<'_>, symbols: &LoopSymbols) -> ir::Function {
+pub(super) fn driver(of: &OutlinedLoop<'_>, symbols: &LoopSymbols) -> ir::Function {
     let sig = of.of_steps();
     let all: Vec<usize> = (0..sig.params.len()).collect();
     let mut func = calls(&symbols.driver, &sig, &(symbols.steps.clone(), sig.clone()), &all);
@@ -67,7 +67,7 @@ pub(super) fn driver(of: &Outlined<'_>, symbols: &LoopSymbols) -> ir::Function {
 }
 
 /// Let a function call the driver in place of the loop.
-pub(super) fn replace(func: &mut ir::Function, of: &Outlined<'_>, driver: &str, count: Option<Count>) {
+pub(super) fn replace(func: &mut ir::Function, of: &OutlinedLoop<'_>, driver: &str, count: Option<Count>) {
     let header = of.of.header;
     let before = func.dfg.make_block();
     func.layout.insert_block(before, header);
@@ -99,7 +99,7 @@ pub(super) fn replace(func: &mut ir::Function, of: &Outlined<'_>, driver: &str, 
 }
 
 /// Go on where the loop was left.
-fn leave(pos: &mut FuncCursor<'_>, of: &Outlined<'_>, code: ir::Value) {
+fn leave(pos: &mut FuncCursor<'_>, of: &OutlinedLoop<'_>, code: ir::Value) {
     let exits: Vec<ir::BlockCall> = of
         .of
         .exits

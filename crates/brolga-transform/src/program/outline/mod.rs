@@ -41,7 +41,7 @@ mod step;
 mod trip_count;
 
 use brolga_analysis::Summaries;
-use brolga_analysis::calls::summarise::Learned;
+use brolga_analysis::calls::summarise::PriorFacts;
 use brolga_analysis::memory::alias::Origin;
 use brolga_ir::driver::{Driver, StateLength, StepsDriver};
 use brolga_ir::map::{IndexMap, IndexSet};
@@ -57,7 +57,7 @@ use crate::primal::normalise::{Normalised, PrimalCx, normalise};
 pub(crate) use select::{StayingLoop, functions_named};
 
 use footprint::Memory;
-use parts::{LoopSymbols, Outlined};
+use parts::{LoopSymbols, OutlinedLoop};
 use select::LoopSite;
 
 /// Objects that are no longer are kept as they are, and of others pages.
@@ -143,7 +143,7 @@ pub(crate) fn outline(
         return Ok(OutlinedLoops::default());
     }
     let bodies = normalised.iter().map(|(k, n)| (*k, n.body())).collect();
-    let summaries = Summaries::of_bodies(program, &bodies, Learned::default());
+    let summaries = Summaries::of_bodies(program, &bodies, PriorFacts::default());
     let one_function = matches!(options.mode, Mode::Gradient | Mode::Combined);
     let ask = select::Question { program, normalised, root, one_function, staying, effects: summaries.effects() };
     let (sites, staying) = select::sites(&ask, asked)?;
@@ -154,7 +154,7 @@ pub(crate) fn outline(
         let mut func = was.func.clone();
         let mut made = Vec::new();
         for (n, site) in wanted.iter().enumerate() {
-            let found = Outlined::of(program, &was, &was.loops.loops[site.id], &site.memory, &objects);
+            let found = OutlinedLoop::of(program, &was, &was.loops.loops[site.id], &site.memory, &objects);
             let symbols = LoopSymbols::fresh(program, &program.funcs[key].symbol, n + 1);
             let funcs = define(program, &was, &found, &symbols, site.budget);
             made.extend(funcs);
@@ -180,7 +180,7 @@ pub(crate) fn outline(
 fn define(
     program: &mut Program,
     n: &Normalised,
-    found: &Outlined<'_>,
+    found: &OutlinedLoop<'_>,
     symbols: &LoopSymbols,
     budget: Option<u64>,
 ) -> [FuncKey; 3] {

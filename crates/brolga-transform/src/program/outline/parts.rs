@@ -23,7 +23,7 @@ use super::iterations::iterations;
 use crate::primal::normalise::Normalised;
 
 /// A loop, and what its functions pass and return.
-pub(crate) struct Outlined<'a> {
+pub(crate) struct OutlinedLoop<'a> {
     at: &'a Normalised,
     pub func: &'a ir::Function,
     pub of: &'a Loop,
@@ -45,7 +45,7 @@ pub(crate) struct Outlined<'a> {
     pub memory: Vec<StatePart>,
 }
 
-impl<'a> Outlined<'a> {
+impl<'a> OutlinedLoop<'a> {
     pub(super) fn of(
         program: &Program,
         n: &'a Normalised,

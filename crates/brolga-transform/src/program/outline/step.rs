@@ -23,10 +23,10 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, UserFuncName, types};
 
-use super::parts::Outlined;
+use super::parts::OutlinedLoop;
 
 /// The function.
-pub(super) fn function(of: &Outlined<'_>, symbol: &str) -> ir::Function {
+pub(super) fn function(of: &OutlinedLoop<'_>, symbol: &str) -> ir::Function {
     let mut func = of.func.clone();
     func.name = UserFuncName::testcase(symbol);
     func.signature = of.of_step();
@@ -47,7 +47,7 @@ pub(super) fn function(of: &Outlined<'_>, symbol: &str) -> ir::Function {
 }
 
 /// Where new instructions come from.
-pub(super) fn location(of: &Outlined<'_>) -> ir::SourceLoc {
+pub(super) fn location(of: &OutlinedLoop<'_>) -> ir::SourceLoc {
     of.func.srcloc(of.func.layout.last_inst(of.of.header).expect("a block ends"))
 }
 
@@ -74,7 +74,7 @@ pub(super) fn rename(func: &mut ir::Function, v: ir::Value, to: ir::Value) {
 }
 
 /// A first block, which hands on to the header what the function is given.
-fn enter(func: &mut ir::Function, of: &Outlined<'_>, at: ir::SourceLoc) -> ir::Block {
+fn enter(func: &mut ir::Function, of: &OutlinedLoop<'_>, at: ir::SourceLoc) -> ir::Block {
     let first = func.layout.entry_block().expect("there is a body");
     let entry = func.dfg.make_block();
     func.layout.insert_block(entry, first);
@@ -106,7 +106,7 @@ fn enter(func: &mut ir::Function, of: &Outlined<'_>, at: ir::SourceLoc) -> ir::B
 }
 
 /// Count iterations, and return behind the last one.
-fn latch(func: &mut ir::Function, of: &Outlined<'_>, floats: &[ir::Value], at: ir::SourceLoc) {
+fn latch(func: &mut ir::Function, of: &OutlinedLoop<'_>, floats: &[ir::Value], at: ir::SourceLoc) {
     let header = of.of.header;
     let types: Vec<ir::Type> = func.dfg.block_params(header).iter().map(|&v| func.dfg.value_type(v)).collect();
     let counter = func.dfg.append_block_param(header, types::I32);
@@ -130,7 +130,7 @@ fn latch(func: &mut ir::Function, of: &Outlined<'_>, floats: &[ir::Value], at: i
 }
 
 /// Return where an edge leaves the loop.
-fn leave(func: &mut ir::Function, of: &Outlined<'_>, at: ir::SourceLoc) {
+fn leave(func: &mut ir::Function, of: &OutlinedLoop<'_>, at: ir::SourceLoc) {
     for (code, &(from, to)) in (1..).zip(&of.of.exits) {
         let left = func.dfg.make_block();
         func.layout.append_block(left);

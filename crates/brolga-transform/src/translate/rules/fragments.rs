@@ -17,15 +17,15 @@
 //! **Cost.** In the run a call for each part of a ticket that is not zero.
 
 use brolga_analysis::activity::State;
-use brolga_analysis::bits::bytes::{BytesOf, constant_in, pieces_of};
+use brolga_analysis::bits::bytes::{OperandBytes, constant_in, pieces_of};
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{self, Type, types};
 
-use crate::translate::convert::{Converts, asking, fitted, told};
+use crate::translate::convert::{TicketConversion, asking, fitted, told};
 use crate::translate::stmt::{Cx, FragmentKind, StmtCx};
 
-impl Converts for StmtCx<'_, '_, '_> {
+impl TicketConversion for StmtCx<'_, '_, '_> {
     fn ask(&mut self, symbol: &str, args: &[(Val, Type)], ty: Type) -> Val {
         let found = Val::D(self.t.ids.dv());
         self.push(self.place(), [(found, ty)].into(), asking(symbol, args, ty));
@@ -52,8 +52,8 @@ pub(crate) fn taken_apart(cx: Cx<'_, '_, '_, '_>) -> bool {
     }
     let Some((from, rough)) = pieces_of(cx.func(), cx.inst()) else { return false };
     let mut ticket = cx.take_ct(z);
-    let state = |b: &&BytesOf| cx.facts().activity.state[b.of] != State::No;
-    let of_floats: Vec<BytesOf> = from.iter().filter(state).copied().collect();
+    let state = |b: &&OperandBytes| cx.facts().activity.state[b.of] != State::No;
+    let of_floats: Vec<OperandBytes> = from.iter().filter(state).copied().collect();
     let numbers = constant_in(cx.func(), cx.inst(), &of_floats);
     if numbers | rough != 0 {
         let masks = [numbers, rough].map(|mask| (cx.iconst(FragmentKind::Rvs, mask.into()), types::I64));

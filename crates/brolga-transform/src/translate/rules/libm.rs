@@ -9,7 +9,7 @@
 //! the shadow as the function does of the primal.
 
 use brolga_analysis::{CopyRole, MemRole, computed_operands};
-use brolga_ir::inst::{AdOp, Arith, Asks, Check, Defs, ShadowPlace, Shape, Val};
+use brolga_ir::inst::{AdOp, Arith, Check, ClearQuery, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{Diagnostic, MemoryMode, Mode};
 use brolga_rules::{ExprRow, MathKind, MathRule, MemFn, OutPtr, Ty};
 use cranelift_codegen::ir::{self, types};
@@ -63,7 +63,7 @@ fn writes(cx: Cx<'_, '_, '_, '_>, row: &ExprRow, outs: &'static [OutPtr]) {
                     expr::apply(cx, row, n_rets + k, ct, args, results);
                 }
             }
-            None => cx.zero_mem(p, 0, clif_type(o.ty).bytes(), Asks::Nothing),
+            None => cx.zero_mem(p, 0, clif_type(o.ty).bytes(), ClearQuery::Nothing),
         }
     }
 }
@@ -327,7 +327,7 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
                 if bytes == 8 && moved_pointers::may_copy_pointers(cx, from) {
                     moved_pointers::copy(cx, CopiedBytes { to, from, n: None, off }, false);
                 }
-                let asks = if checked { Asks::Zero } else { Asks::Nothing };
+                let asks = if checked { ClearQuery::Zero } else { ClearQuery::Nothing };
                 cx.zero_mem(to, off, bytes, asks);
             }
             MemRole::Pointer | MemRole::None => {}

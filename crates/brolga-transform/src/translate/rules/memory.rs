@@ -16,7 +16,7 @@
 use brolga_analysis::activity::State;
 use brolga_analysis::query::{access_bytes, is_integer_access};
 use brolga_analysis::{Delta, MemRole, RootKind};
-use brolga_ir::inst::{AdOp, Args, Arith, Asks, Check, Defs, ShadowPlace, Shape, Val};
+use brolga_ir::inst::{AdOp, Args, Arith, Check, ClearQuery, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{MemoryMode, TapeKind};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
@@ -167,7 +167,7 @@ pub(crate) fn store(cx: &mut StmtCx<'_, '_, '_>) {
             // Floats may have been in this place before: what was added to a pointer's bits is not
             // theirs.
             if cx.facts().may_hold_floats(addr) && !restore {
-                cx.zero_mem(addr, off, 8, Asks::Nothing);
+                cx.zero_mem(addr, off, 8, ClearQuery::Nothing);
             }
         }
         // In its channel of a typed tape there are no floats.
@@ -179,10 +179,10 @@ pub(crate) fn store(cx: &mut StmtCx<'_, '_, '_>) {
         MemRole::Kill { .. } if cx.facts().overwrites.spent.contains(inst) && cx.facts().cuts(inst).is_none() => {}
         MemRole::Kill { bytes, checked } => {
             let asks = match checked {
-                true if cx.facts().activity.state[x] == (State::Taint { definite: true }) => Asks::Bits,
-                true => Asks::Zero,
-                false if cx.facts().may_be_made_number(x) => Asks::Known,
-                false => Asks::Nothing,
+                true if cx.facts().activity.state[x] == (State::Taint { definite: true }) => ClearQuery::Bits,
+                true => ClearQuery::Zero,
+                false if cx.facts().may_be_made_number(x) => ClearQuery::Known,
+                false => ClearQuery::Nothing,
             };
             match cx.facts().cuts(inst).or_else(|| cx.facts().straddles(inst)) {
                 Some(of) => cx.cut_mem(addr, off, (bytes, asks), of),

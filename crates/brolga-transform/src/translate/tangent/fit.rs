@@ -16,7 +16,7 @@ use brolga_ir::inst::{Arith, Shape, Val};
 use cranelift_codegen::ir::{self, Type, types};
 
 use crate::facts::Facts;
-use crate::translate::convert::{Converts, arrives, fitted};
+use crate::translate::convert::{TicketConversion, arrives, fitted};
 
 /// The tangent of bits whose derivative is not known: a NaN with a payload of its own.
 pub const POISON: f64 = f64::from_bits(0x7fff_ffff_ffff_ffff);
@@ -33,7 +33,7 @@ pub(crate) fn type_of(ty: Type, shape: Shape) -> Type {
 
 /// The tangent of a value in another shape. `primal` is the value and its type.
 pub(crate) fn fit(
-    cx: &mut impl Converts,
+    cx: &mut impl TicketConversion,
     primal: (Val, Type),
     t: Val,
     from: Shape,
@@ -101,13 +101,13 @@ pub(crate) fn fit(
 }
 
 /// Whether a word is not zero.
-fn is_some(cx: &mut impl Converts, word: Val) -> Val {
+fn is_some(cx: &mut impl TicketConversion, word: Val) -> Val {
     let none = cx.convert(Arith::IsZero, &[word], types::I8);
     cx.convert(Arith::Not, &[none], types::I8)
 }
 
 /// The bits of a value in words of 64.
-fn words(cx: &mut impl Converts, v: Val, ty: Type) -> Vec<Val> {
+fn words(cx: &mut impl TicketConversion, v: Val, ty: Type) -> Vec<Val> {
     match ty {
         types::I64 => vec![v],
         types::F64 => vec![cx.convert(Arith::Bitcast, &[v], types::I64)],
@@ -124,7 +124,7 @@ fn words(cx: &mut impl Converts, v: Val, ty: Type) -> Vec<Val> {
 }
 
 /// An integer, or a vector, of such words.
-pub(super) fn of_words(cx: &mut impl Converts, words: &[Val], ty: Type) -> Val {
+pub(super) fn of_words(cx: &mut impl TicketConversion, words: &[Val], ty: Type) -> Val {
     match ty {
         types::I64 => words[0],
         _ if ty.bits() == 128 => {
@@ -137,7 +137,7 @@ pub(super) fn of_words(cx: &mut impl Converts, words: &[Val], ty: Type) -> Val {
 }
 
 /// A tangent in a shape: zero, or one that is not known.
-pub(crate) fn unknown(cx: &mut impl Converts, lost: bool, (shape, ty): (Shape, Type)) -> Val {
+pub(crate) fn unknown(cx: &mut impl TicketConversion, lost: bool, (shape, ty): (Shape, Type)) -> Val {
     match shape {
         Shape::Bytes { .. } | Shape::Demand { .. } => {
             let flag = cx.convert(Arith::Iconst(lost.into()), &[], types::I8);

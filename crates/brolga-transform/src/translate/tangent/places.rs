@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 
 use brolga_analysis::MemRole;
 use brolga_analysis::query::{access_address, access_offset, is_integer_access};
-use brolga_ir::inst::{AdOp, Args, Arith, Asks, Check, Defs, FragmentOp, ShadowPlace, Shape, Val};
+use brolga_ir::inst::{AdOp, Args, Arith, Check, ClearQuery, Defs, FragmentOp, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
 
@@ -172,7 +172,7 @@ pub(super) fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32
             // What is left may be a float without its last digits.
             tell(cx, FragmentOp::Note, addr, off, bytes);
         }
-        let op = AdOp::ZeroMem { place, bytes, asks: Asks::Nothing, cuts: None };
+        let op = AdOp::ZeroMem { place, bytes, asks: ClearQuery::Nothing, cuts: None };
         cx.push(FragmentKind::After, Defs::default(), op);
         return tell(cx, if part { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, bytes);
     }
