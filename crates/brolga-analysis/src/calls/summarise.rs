@@ -202,7 +202,11 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
     let summary = Summary {
         address: formal.iter().map(|&v| p.address.contains(v)).collect(),
         contents: formal.iter().map(|&v| c.of_class(v)).collect(),
-        cells: formal.iter().map(|&v| c.of_record((Base::Value(v), 0))).collect(),
+        // Words of a module are no pointers.
+        cells: match program.vmctx_pointers_only {
+            true => Vec::new(),
+            false => formal.iter().map(|&v| c.of_record((Base::Value(v), 0))).collect(),
+        },
         pointer_result,
         lanes: widths,
         links: merged(links, summaries.funcs.get(&key)),

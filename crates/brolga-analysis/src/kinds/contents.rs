@@ -558,6 +558,10 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
                         // What is copied from here to there is of one kind.
                         for (to, at) in destinations(func, uses, v) {
                             c.union(addr, to);
+                            // Words of a module are no pointers.
+                            if cx.program.vmctx_pointers_only {
+                                continue;
+                            }
                             let to = cell_of(func, to, at);
                             moves.blocks.push(CopiedBlock { from: cell, to, bytes: ty.bytes().into() });
                         }

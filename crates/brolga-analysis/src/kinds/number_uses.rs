@@ -33,7 +33,7 @@ use crate::kinds::pointers::Pointers;
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
-use crate::query::{access_offset, constant_int};
+use crate::query::{access_offset, constant_int, signature_id};
 use crate::summary::Summaries;
 use crate::uses::Use;
 
@@ -131,6 +131,14 @@ impl NumberInput<'_> {
                 Some(CalleeKind::Derived(f)) => self.summaries.number_uses(f, n),
                 _ => NumberUses::UNKNOWN,
             },
+            // Of arguments of calls through pointers the functions that may be meant say it.
+            CallIndirect if n > 0 => {
+                let InstructionData::CallIndirect { sig_ref, .. } = func.dfg.insts[inst] else {
+                    unreachable!("a call")
+                };
+                let callees = self.summaries.addressed(signature_id(&func.dfg.signatures[sig_ref]));
+                callees.map(|f| self.summaries.number_uses(f, n - 1)).fold(NumberUses::NUMBER, NumberUses::join)
+            }
             // What is added to a pointer is no pointer.
             Iadd if args.iter().any(|&a| a != v && self.pointers.root(a).is_some()) => NumberUses::COUNTED,
             Iadd | Isub | Band | Bor | Bxor | Smin | Smax | Umin | Umax => return Step::Follow,

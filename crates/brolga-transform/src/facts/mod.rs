@@ -14,11 +14,13 @@ use brolga_analysis::activity::accumulate;
 use brolga_analysis::activity::ulp::Steps;
 use brolga_analysis::activity::width::kinds_around;
 use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
+use brolga_analysis::body::Body;
 use brolga_analysis::calls::joint::{JointInput, joint_calls};
 use brolga_analysis::calls::{deferred_free, solve, summarise};
 use brolga_analysis::guards::products::{self, Product, ProductCx};
 use brolga_analysis::guards::roots::{self, Roots};
 use brolga_analysis::guards::unit_cotangents;
+use brolga_analysis::kinds::number_uses::{NumberInput, NumberUses};
 use brolga_analysis::kinds::pointers::PointerInput;
 use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::memory::alias::Places;
@@ -231,6 +233,13 @@ impl<'a> Facts<'a> {
         let params = self.func().dfg.block_params(self.cfg.blocks[0]);
         let record = params.iter().position(|&v| v == p).and_then(|i| self.summaries.given(self.variant.func).get(i));
         record.and_then(|r| r.get(&at)).copied().unwrap_or_default()
+    }
+
+    /// What becomes of an integer, if it is a number.
+    pub fn number_uses(&self, v: ir::Value) -> NumberUses {
+        let body = Body { func: self.func(), cfg: self.cfg, uses: self.uses };
+        let input = NumberInput { program: self.program, body, summaries: self.summaries, pointers: &self.pointers };
+        input.uses_of(v, |cell| self.contents.of_cell(cell))
     }
 
     /// What is promised to a callee of arguments that lead to constant memory.

@@ -23,7 +23,6 @@
 //! **Source.** Shadow pointers: Enzyme (Moses and Churavy, 2020).
 
 use brolga_analysis::MemRole;
-use brolga_analysis::kinds::contents::is_handed_on;
 use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::query::cell::cell_of;
 use brolga_analysis::query::{access_bytes, access_offset, is_integer_access, is_plain_integer};
@@ -87,7 +86,7 @@ fn may_move_pointer(cx: Cx<'_, '_, '_, '_>, inst: ir::Inst, z: ir::Value) -> boo
     if cx.ty(z).lane_type().is_float() {
         return (0..bytes).step_by(8).any(given);
     }
-    if is_plain_integer(func, inst) || is_integer_access(func, inst) || !is_handed_on(func, facts.uses, z) {
+    if is_plain_integer(func, inst) || is_integer_access(func, inst) || !facts.number_uses(z).escapes {
         return false;
     }
     // What is known to be there by its cell.
