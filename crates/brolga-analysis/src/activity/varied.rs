@@ -539,7 +539,7 @@ impl Cx<'_> {
         }
         let d = Diagnostic::new("AD0140", "cannot tell whether this copies a pointer or a float")
             .note("the memory holds both, and no access of this place by this function says which is here")
-            .help("declare what the buffers hold (`ArgSpec::elem`), or load floats as floats");
+            .help("declare what the buffers hold (`ArgSpec::elem`), load floats as floats, or copy the record by `memcpy`");
         self.problem(inst, None, d);
     }
 
