@@ -11,6 +11,7 @@
 //! - [`cse`]: integer operations that a loop level computes twice.
 //! - [`mem2reg`], [`slots`]: variables in memory and in stack slots become values.
 //! - [`split_wide_copies`], [`wide_words`]: words that go through wider values.
+//! - [`moved_bytes`]: values that come out as they went in.
 //! - [`reload_bits`], [`upper_halves`], [`exponent_idiom`], [`rounding_sum`]: idioms on the bits of
 //!   floats.
 //! - [`extremes`]: the larger and the smaller of two integers.
@@ -31,6 +32,7 @@ pub(crate) mod guarded;
 pub(crate) mod induction;
 pub mod loop_simplify;
 pub mod mem2reg;
+pub(crate) mod moved_bytes;
 pub mod normalise;
 pub(crate) mod pair_sincos;
 pub mod reload_bits;

@@ -23,6 +23,8 @@
 //!   ([`crate::primal::wide_words`]), and no float in one of which pieces are taken
 //!   ([`crate::primal::reload_bits`]);
 //! - no number made of memory in case a `select` takes it ([`crate::primal::chosen_numbers`]);
+//! - no value of many bytes of another one, in its order or in the opposite one
+//!   ([`crate::primal::moved_bytes`]);
 //! - no larger or smaller of two integers as wide as floats ([`crate::primal::extremes`]);
 //! - where a constant comes off a sum that may have rounded, a question how large it is
 //!   ([`crate::primal::rounding_sum`]);
@@ -75,6 +77,7 @@ use crate::primal::extremes::extremes;
 use crate::primal::guarded::guards;
 use crate::primal::loop_simplify::{loop_simplify, order};
 use crate::primal::mem2reg::{CalleeWrites, mem2reg};
+use crate::primal::moved_bytes::moved_bytes;
 use crate::primal::pair_sincos::pair_sincos;
 use crate::primal::reload_bits::reload_bits;
 use crate::primal::rounding_sum::rounding_sum;
@@ -136,6 +139,7 @@ const PASSES: &[PrimalPass] = &[
     ListedPass::always("mem2reg", "a double is followed of which a half is stored by itself", |f, cx| {
         mem2reg(f, cx.callees)
     }),
+    ListedPass::always("moved_bytes", "what comes out as it went in is followed", |f, _| moved_bytes(f)),
     ListedPass::always("upper_halves", "comparisons of upper halves are comparisons of floats", |f, _| upper_halves(f)),
     ListedPass::always("exponent_idiom", "exponents that are made of bits have a derivative", |f, _| exponent_idiom(f)),
     ListedPass::always("rounding_sum", "sums that round have the slope zero", |f, _| rounding_sum(f)),
