@@ -8,7 +8,8 @@
 //!
 //! **Answer.** Of each value it is known which byte is which byte of what it is made of. If they
 //! are those of one value, in order, it is that value; if they are a half of a value of 128 bits,
-//! it is taken out of that; if they are in the opposite order, it is `bswap`.
+//! it is taken out of that; if they are two words, it is put together of those; if they are in the
+//! opposite order, it is `bswap`.
 //!
 //! ```text
 //! v4 = iconcat v0, v1
@@ -107,8 +108,10 @@ impl Found<'_> {
         self.func.dfg.clear_results(inst);
         for (r, new) in results.into_iter().zip(new) {
             self.func.dfg.change_to_alias(r, new);
-            let bytes = self.known[&r].bytes.clone();
-            self.known.entry(new).or_insert(Made { bytes, parts: 0 });
+            let Made { bytes, parts } = self.known[&r].clone();
+            // What is taken out of two words again is a word.
+            let parts = if self.func.dfg.value_type(new) == types::I128 { parts } else { 0 };
+            self.known.entry(new).or_insert(Made { bytes, parts });
         }
         self.func.layout.remove_inst(inst);
         true
@@ -139,6 +142,8 @@ enum Is {
     Half(ir::Value, bool),
     /// This one with its bytes in the opposite order.
     Swapped(ir::Value, Type),
+    /// An integer of 128 bits of two words, the lower first; none is zero.
+    Two([Option<(ir::Value, u8)>; 2]),
 }
 
 impl Found<'_> {
@@ -161,8 +166,24 @@ impl Found<'_> {
         if from == types::I128 && ty == types::I64 && first % 8 == 0 && is(&|i| i32::from(first + i)) {
             return (op != Opcode::Isplit && op != Opcode::Ireduce).then_some(Is::Half(of, first == 8));
         }
+        if ty == types::I128 && op != Opcode::Iconcat {
+            return Some(Is::Two([self.word(&bytes[..8])?, self.word(&bytes[8..])?]));
+        }
         let swapped = whole && ty.is_int() && ty.bytes() <= 8 && op != Opcode::Bswap;
         (swapped && is(&|i| n - 1 - i32::from(i))).then_some(Is::Swapped(of, ty))
+    }
+
+    /// The word that eight bytes are, as a value and the byte with which it begins there: one of 64
+    /// bits, or half of one of 128. Inside, none is zero.
+    fn word(&self, bytes: &[Byte]) -> Option<Byte> {
+        if bytes.iter().all(Option::is_none) {
+            return Some(None);
+        }
+        let (of, first) = bytes[0]?;
+        let ty = self.func.dfg.value_type(of);
+        let fits = ty.bits() == 64 || ty == types::I128;
+        let is = fits && first % 8 == 0 && bytes.iter().zip(first..).all(|(&b, at)| b == Some((of, at)));
+        is.then_some(Some((of, first)))
     }
 
     /// Write it in front of an instruction.
@@ -172,6 +193,16 @@ impl Found<'_> {
             Is::Half(v, upper) => {
                 let (low, high) = before(self.func, inst).ins().isplit(v);
                 if upper { high } else { low }
+            }
+            Is::Two(words) => {
+                let [low, high] = words.map(|word| match word {
+                    None => before(self.func, inst).ins().iconst(types::I64, 0),
+                    Some((v, first)) if self.func.dfg.value_type(v) == types::I128 => {
+                        self.write(inst, Is::Half(v, first == 8))
+                    }
+                    Some((v, _)) => self.cast(inst, v, types::I64),
+                });
+                before(self.func, inst).ins().iconcat(low, high)
             }
             Is::Swapped(v, ty) => {
                 let x = self.cast(inst, v, ty);
