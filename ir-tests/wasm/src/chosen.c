@@ -15,14 +15,18 @@ typedef struct {
 
 static double number(Tagged v) { return v.is_integer ? (double)v.either.integer : v.either.number; }
 
+static APART void put(Tagged *v, double x, int is_integer) {
+    v->is_integer = is_integer;
+    if (is_integer)
+        v->either.integer = 7;
+    else
+        v->either.number = x * x;
+}
+
 /* x times its square, or seven times x. */
 EXPORT(tagged) double tagged(double x, int is_integer) {
     Tagged v;
-    v.is_integer = is_integer;
-    if (is_integer)
-        v.either.integer = 7;
-    else
-        v.either.number = x * x;
+    put(&v, x, is_integer);
     return number(v) * x;
 }
 

@@ -20,12 +20,14 @@
 //! ```
 //!
 //! The same for a `select` of integers of which a number is made. Not for what was loaded in front
-//! of a store or a call, or in another block: it may be something else by then.
+//! of a call or in another block, or of a store that may be to the same bytes: it may be something
+//! else by then.
 //!
 //! **Cost.** Nothing where there is no conversion beside a `select`; else the uses of all values,
 //! and a walk over the block in front of each `select`. In the run a branch.
 
-use brolga_analysis::query::{access_bytes, is_plain_integer};
+use brolga_analysis::query::cell::{Base, cell_of};
+use brolga_analysis::query::{access_address, access_bytes, access_offset, is_plain_integer};
 use brolga_ir::map::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, Opcode, types};
@@ -173,14 +175,19 @@ impl Cx<'_> {
         let mut moved: EntitySet<ir::Inst> = EntitySet::new();
         let mut loads: EntitySet<ir::Inst> = EntitySet::new();
         let (mut order, mut next, mut is_same) = (Vec::new(), func.layout.prev_inst(select), true);
+        let mut stores: SmallVec<[ir::Inst; 4]> = SmallVec::new();
         // Behind what it hands its value to nothing of an arm is left to find.
         let mut left: EntitySet<ir::Value> = EntitySet::new();
         left.insert(v);
         while let Some(inst) = next {
             next = func.layout.prev_inst(inst);
             let op = func.dfg.insts[inst].opcode();
-            is_same &= !op.can_store() && !op.is_call() && !op.other_side_effects();
-            if op.can_load() && is_same && may_be_float(func, inst) {
+            match op {
+                Opcode::Store => stores.push(inst),
+                _ => is_same &= !op.can_store() && !op.is_call() && !op.other_side_effects(),
+            }
+            let is_there = || is_same && stores.iter().all(|&store| are_apart(func, store, inst));
+            if op.can_load() && may_be_float(func, inst) && is_there() {
                 loads.insert(inst);
             } else if self.is_movable(inst) && func.dfg.inst_results(inst).iter().any(|r| left.contains(*r)) {
                 let alone = |user: &ir::Inst| moved.contains(*user) || *user == select;
@@ -230,6 +237,29 @@ fn may_be_float(func: &ir::Function, load: ir::Inst) -> bool {
         && func.dfg.value_type(v).is_int()
         && access_bytes(func, load) >= LEAST_FLOAT
         && !is_plain_integer(func, load)
+}
+
+/// Whether a store is to other bytes than a load is from: both count from the same place, or the
+/// one is to a variable in front of a WebAssembly memory, as the stack pointer is, and the other
+/// from the memory.
+fn are_apart(func: &ir::Function, store: ir::Inst, load: ir::Inst) -> bool {
+    let cell = |inst| {
+        let address = access_address(func, inst)?;
+        Some((cell_of(func, address, access_offset(func, inst)), i64::from(access_bytes(func, inst))))
+    };
+    let (Some(((to, at), n)), Some(((from, there), m))) = (cell(store), cell(load)) else { return false };
+    let is_memory = |v| func.special_param(ir::ArgumentPurpose::VMContext) == Some(v);
+    match (to, from) {
+        _ if to == from => at.saturating_add(n) <= there || there.saturating_add(m) <= at,
+        (Base::Value(memory), Base::Sum(x, y)) if is_memory(memory) => {
+            let index = if x == memory { y } else { x };
+            (x == memory || y == memory)
+                && func.dfg.value_type(index) == types::I32
+                && at.saturating_add(n) <= 0
+                && there >= 0
+        }
+        _ => false,
+    }
 }
 
 /// What is done once more.
