@@ -125,6 +125,7 @@ bare="-nostdlib -Wl,--no-entry"
     c records records $heap
     c records_beside_singles records $heap -DSINGLES
     c unions unions $bare
+    c chosen chosen $bare -mbulk-memory
     c paths paths $bare
     c scales scales $bare
     c parsed parsed $heap

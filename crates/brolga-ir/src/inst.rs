@@ -351,7 +351,8 @@ impl Check {
             Check::UntrackedBits => {
                 "a cotangent reached bits that belong to no float that is known: integer arithmetic has produced them, or a \
                  copy of memory that holds floats of several sizes; or an integer that becomes a number was loaded where \
-                 the host has put a float"
+                 the host has put a float. Use float instructions; what sorts by bits of floats can move the floats \
+                 beside them"
             }
             Check::ConstStore => {
                 "active data was stored through a pointer that has no shadow; give that memory a shadow (duplicated)"

@@ -208,15 +208,33 @@ impl<D: Domain> Machine<'_, D> {
             Opcode::Band => apply(self, Mask::And, &x, &y),
             Opcode::Bor => apply(self, Mask::Or, &x, &y),
             Opcode::Bxor => apply(self, Mask::Xor, &x, &y),
-            Opcode::Bitselect => {
-                let z = self.get(args[2]).clone();
-                let not_x = apply(self, Mask::Xor, &x, &all);
-                let taken = apply(self, Mask::And, &x, &y);
-                let other = apply(self, Mask::And, &not_x, &z);
-                apply(self, Mask::Or, &taken, &other)
-            }
+            Opcode::Bitselect => self.chosen(ty, &x, &y, &self.get(args[2]).clone()),
             _ => return Err(self.unsupported(op.to_string())),
         })
+    }
+
+    /// Bits of one where a mask is set, of another where it is not.
+    fn chosen(&mut self, ty: Type, mask: &TrackedVal, x: &TrackedVal, y: &TrackedVal) -> TrackedVal {
+        let n = ty.bytes() as usize;
+        let mut apply = |op: Mask, x: &TrackedVal, y: &TrackedVal| TrackedVal {
+            bits: op.of(x.bits, y.bits),
+            prov: self.mask(op, n, x, y),
+        };
+        let others = apply(Mask::Xor, mask, &TrackedVal::clean(ones(ty.bits())));
+        let (taken, other) = (apply(Mask::And, mask, x), apply(Mask::And, &others, y));
+        apply(Mask::Or, &taken, &other)
+    }
+
+    /// `smax` and its like: each lane is one of two, and of floats' bits that float.
+    pub(super) fn extreme(&mut self, op: Opcode, ty: Type, args: &[Value]) -> Result<TrackedVal, OracleError> {
+        let (x, y, n) = (self.get(args[0]).clone(), self.get(args[1]).clone(), ty.lane_bits());
+        let is_x = |(x, y): (u128, u128)| {
+            let of = int::binary(op, n, x, y).map_err(|f| self.int_fault(f))?;
+            Ok(if of == x { ones(n) } else { 0 })
+        };
+        let mask: Result<SmallVec<[u128; 16]>, OracleError> =
+            lanes(ty, x.bits).zip(lanes(ty, y.bits)).map(is_x).collect();
+        Ok(self.chosen(ty, &TrackedVal::clean(collect(n, mask?)), &x, &y))
     }
 
     /// Shifts and rotations. All lanes are shifted by the same scalar.

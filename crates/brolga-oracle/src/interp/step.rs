@@ -148,6 +148,9 @@ impl<D: Domain> Machine<'_, D> {
 
             // Integer arithmetic.
             Ineg | Iabs | Clz | Cls | Ctz | Popcnt => self.int_unary(data.opcode(), ty, args[0])?.into(),
+            Smin | Smax | Umin | Umax if matches!(ty.lane_bits(), 32 | 64) => {
+                self.extreme(data.opcode(), ty, args)?.into()
+            }
             Iadd | Isub | Imul | Umulhi | Smulhi | Smin | Smax | Umin | Umax | AvgRound | UaddSat | SaddSat
             | UsubSat | SsubSat | SqmulRoundSat | X86Pmulhrsw | Udiv | Urem | Sdiv | Srem => {
                 self.int_binary(data.opcode(), ty, args[0], args[1])?.into()

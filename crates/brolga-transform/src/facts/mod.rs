@@ -7,6 +7,7 @@
 //! **Cost.** Each analysis runs once for each variant.
 
 pub mod overwrites;
+mod singles;
 
 use std::cell::OnceCell;
 
@@ -42,9 +43,9 @@ use cranelift_codegen::ir::{self, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
-use crate::primal::normalise::Normalised;
-
 use crate::facts::overwrites::Overwrites;
+use crate::facts::singles::Singles;
+use crate::primal::normalise::Normalised;
 
 /// What all variants of a derivation are derived from.
 #[derive(Clone, Copy)]
@@ -119,6 +120,8 @@ pub struct Facts<'a> {
     pub joint: EntitySet<ir::Inst>,
     /// Classes of memory that are stored to what may be a float; computed on the first question.
     float_stores: OnceCell<HashSet<ir::Value>>,
+    /// Places of singles; computed on the first question.
+    singles: OnceCell<Singles>,
 }
 
 impl<'a> Facts<'a> {
@@ -223,6 +226,7 @@ impl<'a> Facts<'a> {
             joint,
             overwrites: Overwrites::default(),
             float_stores: OnceCell::new(),
+            singles: OnceCell::new(),
         };
         (facts, problems)
     }
@@ -335,7 +339,9 @@ impl<'a> Facts<'a> {
         if self.is_a_single(inst) {
             return None;
         }
-        self.floats_around(inst, addr).filter(|&of| of != 4 || bytes < 4)
+        let singles = || self.singles.get_or_init(|| Singles::of(self.func(), |v| self.is_active(v)));
+        let of = self.floats_around(inst, addr).filter(|&of| of != 4 || bytes < 4)?;
+        (!singles().has(self.func(), inst)).then_some(of)
     }
 
     /// Whether this function moves doubles as words that need not lie at multiples of eight, as

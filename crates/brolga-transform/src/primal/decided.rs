@@ -180,7 +180,7 @@ impl Propagation {
 }
 
 /// The lower bits, which a type has.
-fn within(ty: Type, c: u64) -> u64 {
+pub(crate) fn within(ty: Type, c: u64) -> u64 {
     c & (u64::MAX >> (64 - ty.bits()))
 }
 
@@ -189,7 +189,7 @@ fn signed(ty: Type, c: u64) -> i64 {
 }
 
 /// What counters and tests of loops are made of, computed of zero-extended operands of a type.
-fn evaluate(data: &InstructionData, ty: Type, [a, b]: [u64; 2]) -> Option<u64> {
+pub(crate) fn evaluate(data: &InstructionData, ty: Type, [a, b]: [u64; 2]) -> Option<u64> {
     if !ty.is_int() || ty.bits() > 64 {
         return None;
     }
@@ -197,6 +197,8 @@ fn evaluate(data: &InstructionData, ty: Type, [a, b]: [u64; 2]) -> Option<u64> {
         InstructionData::Binary { opcode: Opcode::Iadd, .. } => a.wrapping_add(b),
         InstructionData::Binary { opcode: Opcode::Isub, .. } => a.wrapping_sub(b),
         InstructionData::Binary { opcode: Opcode::Imul, .. } => a.wrapping_mul(b),
+        InstructionData::Binary { opcode: Opcode::Ishl, .. } => a << (b % u64::from(ty.bits())),
+        InstructionData::Binary { opcode: Opcode::Band, .. } => a & b,
         InstructionData::Unary { opcode: Opcode::Uextend | Opcode::Ireduce, .. } => a,
         InstructionData::Unary { opcode: Opcode::Sextend, .. } => signed(ty, a) as u64,
         InstructionData::IntCompare { cond, .. } => u64::from(compares(cond, ty, a, b)),

@@ -5,6 +5,7 @@
 //!
 //! **Before.** A verified function of the program, its calls replaced or not
 //! ([`crate::program::inline`]). **After.**
+//! - no loop over the bytes of a word by shifts that vary ([`crate::primal::byte_loops`]);
 //! - no branch that constants decide ([`crate::primal::decided`]);
 //! - no unreachable block, no constant block parameter, no value alias;
 //! - no two edges between one pair of blocks: a branch that names one block twice gets an empty
@@ -21,6 +22,10 @@
 //!   ([`crate::primal::split_wide_copies`]), no word taken out of one as it was put in
 //!   ([`crate::primal::wide_words`]), and no float in one of which pieces are taken
 //!   ([`crate::primal::reload_bits`]);
+//! - no number made of memory in case a `select` takes it ([`crate::primal::chosen_numbers`]);
+//! - no value of many bytes of another one, in its order or in the opposite one
+//!   ([`crate::primal::moved_bytes`]);
+//! - no larger or smaller of two integers as wide as floats ([`crate::primal::extremes`]);
 //! - where a constant comes off a sum that may have rounded, a question how large it is
 //!   ([`crate::primal::rounding_sum`]);
 //! - guards of products in one spelling, with the product beside them ([`crate::primal::guarded`]);
@@ -62,13 +67,17 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::pass::ListedPass;
+use crate::primal::byte_loops::byte_loops;
+use crate::primal::chosen_numbers::chosen_numbers;
 use crate::primal::cse::cse;
 use crate::primal::decided::decided;
 use crate::primal::edit::before;
 use crate::primal::exponent_idiom::exponent_idiom;
+use crate::primal::extremes::extremes;
 use crate::primal::guarded::guards;
 use crate::primal::loop_simplify::{loop_simplify, order};
 use crate::primal::mem2reg::{CalleeWrites, mem2reg};
+use crate::primal::moved_bytes::moved_bytes;
 use crate::primal::pair_sincos::pair_sincos;
 use crate::primal::reload_bits::reload_bits;
 use crate::primal::rounding_sum::rounding_sum;
@@ -126,12 +135,15 @@ const PASSES: &[PrimalPass] = &[
     ListedPass::always("split_wide_copies", "copies of 16 bytes move floats", |f, _| split_wide_copies(f)),
     ListedPass::always("wide_words", "addresses and floats are words of their own", |f, _| wide_words(f)),
     ListedPass::always("reload_bits", "a float is followed of which pieces are taken", |f, _| reload_bits(f)),
+    ListedPass::always("extremes", "the larger of a float's bits and zero is one of them", |f, _| extremes(f)),
     ListedPass::always("mem2reg", "a double is followed of which a half is stored by itself", |f, cx| {
         mem2reg(f, cx.callees)
     }),
+    ListedPass::always("moved_bytes", "what comes out as it went in is followed", |f, _| moved_bytes(f)),
     ListedPass::always("upper_halves", "comparisons of upper halves are comparisons of floats", |f, _| upper_halves(f)),
     ListedPass::always("exponent_idiom", "exponents that are made of bits have a derivative", |f, _| exponent_idiom(f)),
     ListedPass::always("rounding_sum", "sums that round have the slope zero", |f, _| rounding_sum(f)),
+    ListedPass::always("chosen_numbers", "numbers are made of memory where they are chosen", |f, _| chosen_numbers(f)),
     ListedPass::if_on("pair_sincos", &[Pass::PairSincos], |f, cx| pair_sincos(cx.program, f)),
     ListedPass::always("guards", "guards of products have one spelling", |f, _| guards(f)),
     ListedPass::always("only_what_is_read", "what no lane is taken from would count as used", |f, _| {
@@ -166,7 +178,7 @@ pub fn normalise(body: ir::Function, cx: PrimalCx<'_>) -> Result<Normalised, Dia
             Diagnostic::new("AD0900", format!("internal: {what} failed: {e}")).in_func(&program.funcs[key].symbol),
         )
     };
-    let straight = decided(&mut func);
+    let straight = byte_loops(&mut func) | decided(&mut func);
     let all_reachable = is_reachable(&func);
     if !all_reachable {
         let mut ctx = Context::for_function(func);

@@ -217,10 +217,14 @@ impl ShadowPlaces {
     /// Where eight bytes of shadow are, for who can say what lies there.
     pub(crate) fn tell(&self, address: u64) -> Option<String> {
         let offset = self.known.iter().map(|(base, _)| address.wrapping_sub(*base)).min()?;
-        Some(format!(
-            "; what is left of it is of the float at byte {offset} (of memory 0, in WebAssembly), which the program has only copied: if the caller has put floats \
-             there, it can say so (`declare_floats`, `Arg::floats`)"
-        ))
+        let advice = if self.has_float(address) {
+            "which the caller has put there: where its bits went, integer arithmetic has changed some, or not all were \
+             moved. Use float instructions; what sorts by bits of floats can move the floats beside them"
+        } else {
+            "which the program has only copied: if the caller has put floats there, it can say so (`declare_floats`, \
+             `Arg::floats`)"
+        };
+        Some(format!("; what is left of it is of the float at byte {offset} (of memory 0, in WebAssembly), {advice}"))
     }
 
     /// Whether the byte whose shadow is at this address may be of a float that the caller has put

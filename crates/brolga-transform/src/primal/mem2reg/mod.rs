@@ -111,6 +111,8 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<PromotedLoad>
         LoadReplacement::Mixture([Word::Int(WordSource::Param(..)), _]) => false,
         _ => true,
     });
+    let numbers = Numbers::of(func, cfg, words);
+    found.retain(|f| !numbers.stays(f));
     let calculated = calculated(func);
     let moved = |f: &PromotedLoad| match f.by {
         LoadReplacement::Word(Word::Half(x, _)) => Some(x),
@@ -126,6 +128,54 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<PromotedLoad>
         found.retain(|f| !f.guarded || asked.contains(f.load));
     }
     found
+}
+
+/// Loads of which numbers are made, of a union: it depends on the way that is taken whether they
+/// read a float, so the run asks on that way, of the union.
+struct Numbers<'a> {
+    words: &'a Words<'a>,
+    cfg: &'a Cfg,
+    /// What is accessed as a float.
+    floats: HashSet<CellPlace>,
+    /// Integers that something else is made of than a number.
+    others: EntitySet<ir::Value>,
+}
+
+impl<'a> Numbers<'a> {
+    fn of(func: &ir::Function, cfg: &'a Cfg, words: &'a Words<'a>) -> Self {
+        let (mut floats, mut others) = (HashSet::default(), EntitySet::new());
+        for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
+            let op = func.dfg.insts[inst].opcode();
+            let accessed = match op {
+                Opcode::Load => Some(func.dfg.first_result(inst)),
+                Opcode::Store => Some(func.dfg.inst_args(inst)[0]),
+                _ => None,
+            };
+            if accessed.is_some_and(|v| func.dfg.value_type(v).is_float())
+                && let Some(place) = words.names.of(inst)
+            {
+                floats.insert(place);
+            }
+            if !matches!(op, Opcode::FcvtFromSint | Opcode::FcvtFromUint) {
+                others.extend(func.dfg.inst_values(inst));
+            }
+        }
+        Self { words, cfg, floats, others }
+    }
+
+    /// Whether a load stays, which would be replaced by an integer.
+    fn stays(&self, f: &PromotedLoad) -> bool {
+        let func = self.words.func;
+        let is_int = match f.by {
+            Promoted::Number(x) => f.ty == types::I64 && !self.words.has_double(self.cfg, x),
+            Promoted::Word(Word::Int(_)) => true,
+            _ => false,
+        };
+        let place = self.words.names.of(f.load);
+        is_int
+            && place.is_some_and(|p| self.floats.contains(&p))
+            && !self.others.contains(func.dfg.first_result(f.load))
+    }
 }
 
 /// What two words are, beside each other.
