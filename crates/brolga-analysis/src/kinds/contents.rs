@@ -31,7 +31,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use crate::bits::bit_idioms;
 use crate::bits::bytes::bytes_of;
 use crate::body::Body;
-use crate::kinds::number_uses::NumberInput;
+use crate::kinds::number_uses::{NumberInput, NumberUses};
 use crate::kinds::pointers::{PointerInput, Pointers, RootKind};
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
@@ -53,6 +53,8 @@ pub struct Contents {
     stated: Option<HashMap<Base, BTreeMap<i64, Kinds>>>,
     /// Where integers of fewer bytes than a pointer are stored, and of how many.
     short: HashMap<Base, BTreeMap<i64, u32>>,
+    /// Loaded words of which sums and differences move: pointers are advanced that way.
+    moved_by_offset: EntitySet<ir::Value>,
     /// Loaded integers that move, whole or in part: to memory, to a callee, to a float.
     pub moved: EntitySet<ir::Value>,
 }
@@ -500,7 +502,8 @@ pub fn compute(
         c.note_cell(cell_of(func, addr, access_offset(func, inst)), addr, kind);
     }
     c.copy_cells(&moves.blocks);
-    pointer_copy.extend(copies_where(func, &c, |cell, _| c.of_cell(cell)));
+    pointer_copy.extend(copies_where(func, &c, &c.moved, |cell, _| c.of_cell(cell)));
+    pointer_copy.extend(copies_where(func, &c, &c.moved_by_offset, |cell, _| c.of_cell(cell)));
     (c, pointer_copy)
 }
 
@@ -512,17 +515,22 @@ pub fn beside_pointers(func: &ir::Function, c: &Contents) -> Vec<ir::Value> {
         Kinds::NONE if c.is_put_together(cell) => Kinds::NONE,
         _ => c.at(cell, addr),
     };
-    copies_where(func, c, there)
+    copies_where(func, c, &c.moved, there)
 }
 
-fn copies_where(func: &ir::Function, c: &Contents, there: impl Fn(Cell, ir::Value) -> Kinds) -> Vec<ir::Value> {
+fn copies_where(
+    func: &ir::Function,
+    c: &Contents,
+    loads: &EntitySet<ir::Value>,
+    there: impl Fn(Cell, ir::Value) -> Kinds,
+) -> Vec<ir::Value> {
     let is_copy = |&v: &ir::Value| {
         let inst = func.dfg.value_def(v).unwrap_inst();
         let addr = access_address(func, inst).expect("a load has an address");
         let cell = cell_of(func, addr, access_offset(func, inst));
         func.dfg.value_type(v) == types::I64 && there(cell, addr).moved() == Kinds::POINTER
     };
-    c.moved.iter().filter(is_copy).collect()
+    loads.iter().filter(is_copy).collect()
 }
 
 fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, moves: &mut Moves, inst: ir::Inst) {
@@ -549,8 +557,11 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
                     let body = Body { func, cfg: cx.cfg, uses };
                     let numbers = NumberInput { program: cx.program, body, summaries: cx.summaries, pointers: p };
                     let asked = ty == types::I64 && !cx.program.vmctx_pointers_only;
-                    let counted = asked && numbers.uses_of(v, |_| Kinds::NONE).counted;
-                    c.note_cell(cell, addr, if counted { Kinds::NUMBER } else { Kinds::INT });
+                    let uses = if asked { numbers.uses_of(v, |_| Kinds::NONE) } else { NumberUses::default() };
+                    c.note_cell(cell, addr, if uses.counted { Kinds::NUMBER } else { Kinds::INT });
+                    if uses.escapes {
+                        c.moved_by_offset.insert(v);
+                    }
                 }
                 if (f.stored || f.passed || f.cut || f.kinds != Kinds::NONE) && ty.bytes() >= 4 {
                     c.moved.insert(v);

@@ -85,25 +85,25 @@ pub unsafe extern "C" fn brolga_drop_pointers(
     }
 }
 
-/// Whether a pointer that has a shadow lies in one of the words that `n` bytes are part of.
+/// Whether a pointer that has a shadow lies in one of the words that `n` bytes are part of. In a
+/// batch `unit` is its width, and addresses and lengths are so many times what they are.
 ///
 /// # Safety
-/// The shadow, if there is one, is valid for the multiples of eight around the `n` bytes.
-pub unsafe extern "C" fn brolga_meets_pointers(src: *const u8, src_delta: u64, n: u64, least: u64) -> u64 {
+/// The primal may be read in the multiples of eight around the `n` bytes, and so may the shadow, if
+/// there is one.
+pub unsafe extern "C" fn brolga_meets_pointers(src: u64, src_delta: u64, n: u64, least: u64, unit: u64) -> u64 {
     if src_delta == 0 || n == 0 {
         return 0;
     }
-    let first = src as usize & !7;
-    let end = (src as usize).wrapping_add(n as usize);
+    let first = src / unit;
     // A pointer that stands for itself has no shadow of its own.
-    let is_one = |at: usize| {
-        let shadow = at.wrapping_add(src_delta as usize) as *const u64;
+    let is_one = |at: u64| {
+        let shadow = at.wrapping_mul(unit).wrapping_add(src_delta) as *const u64;
         // SAFETY: our contract.
-        let word = unsafe { shadow.read_unaligned() };
-        // SAFETY: the primal has just been read there.
-        addresses(least).contains(&word) && word != unsafe { (at as *const u64).read_unaligned() }
+        let [word, primal] = unsafe { [shadow.read_unaligned(), (at as *const u64).read_unaligned()] };
+        addresses(least).contains(&word) && word != primal.wrapping_mul(unit)
     };
-    u64::from((first..end).step_by(8).any(is_one))
+    u64::from((first & !7..first.wrapping_add(n / unit)).step_by(8).any(is_one))
 }
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(to[3..], [0, 1.0f64.to_bits(), 0]);
         assert_eq!(from[3], 0x7000_0000_1000);
         // SAFETY: as above.
-        let met = |at: usize, n| unsafe { brolga_meets_pointers(s.wrapping_add(at), 24, n, LEAST) };
+        let met = |at: u64, n| unsafe { brolga_meets_pointers(s as u64 + at, 24, n, LEAST, 1) };
         assert_eq!([met(0, 1), met(7, 1), met(8, 8), met(9, 8)], [1, 1, 0, 1]);
     }
 

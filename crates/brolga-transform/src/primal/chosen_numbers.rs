@@ -35,7 +35,7 @@ use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
 /// Make them there.
-pub fn chosen_numbers(func: &mut ir::Function) {
+pub(crate) fn chosen_numbers(func: &mut ir::Function) {
     let has = |is: &dyn Fn(Opcode) -> bool| {
         let mut insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
         insts.any(|inst| is(func.dfg.insts[inst].opcode()))

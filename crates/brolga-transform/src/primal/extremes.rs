@@ -22,7 +22,7 @@ use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode};
 use crate::primal::edit::before;
 
 /// Write them so.
-pub fn extremes(func: &mut ir::Function) {
+pub(crate) fn extremes(func: &mut ir::Function) {
     let all: Vec<ir::Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
     for inst in all {
         let InstructionData::Binary { opcode, args: [x, y] } = func.dfg.insts[inst] else { continue };

@@ -167,8 +167,8 @@ impl<'a> Numbers<'a> {
     fn stays(&self, f: &PromotedLoad) -> bool {
         let func = self.words.func;
         let is_int = match f.by {
-            Promoted::Number(x) => f.ty == types::I64 && !self.words.has_double(self.cfg, x),
-            Promoted::Word(Word::Int(_)) => true,
+            LoadReplacement::Number(x) => f.ty == types::I64 && !self.words.has_double(self.cfg, x),
+            LoadReplacement::Word(Word::Int(_)) => true,
             _ => false,
         };
         let place = self.words.names.of(f.load);

@@ -14,7 +14,7 @@
 //! ```text
 //! call %memcpy(to, from, n)      call %brolga_copy_pointers(to, δto, from, δfrom, n, least)
 //!                                call %memcpy(to, from, n)
-//! v = load.i64 p                 v' = shadow.i64[p];  trapif v' is an address, and not v
+//! v = load.i64 p                 v' = shadow.i64[p];  trapif v is an address, and v' another
 //! ```
 //!
 //! **Cost.** In the forward pass a look at each word of the shadow of what is copied, and a load
@@ -60,9 +60,8 @@ pub(crate) fn expect_no_pointer(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i3
     };
     let delta = cx.emit(w, AdOp::LoadDelta { place, loaded }, I64);
     let mut op = |op: Arith, args: &[Val], ty| cx.emit(w, AdOp::Arith(op, args.into(), ty), ty);
-    let shadow = op(Arith::Iadd, &[loaded, delta], I64);
     let [down, range] = [-least, END - least].map(|n| op(Arith::Iconst(n), &[], I64));
-    let moved = op(Arith::Iadd, &[shadow, down], I64);
+    let moved = op(Arith::Iadd, &[loaded, down], I64);
     let is_address = op(Arith::Icmp(IntCC::UnsignedLessThan), &[moved, range], types::I8);
     let itself = op(Arith::IsZero, &[delta], types::I8);
     let other = op(Arith::Not, &[itself], types::I8);
@@ -89,10 +88,11 @@ fn may_move_pointer(cx: Cx<'_, '_, '_, '_>, inst: ir::Inst, z: ir::Value) -> boo
     if is_plain_integer(func, inst) || is_integer_access(func, inst) || !facts.number_uses(z).escapes {
         return false;
     }
-    // What is known to be there by its cell.
+    // Whether floats are known to be there, and nothing else, by the cell.
     let known = |word: i64| {
         let cell = (base, at.wrapping_add(word));
-        facts.contents.of_cell(cell).moved() != Kinds::NONE || facts.contents.float_overlaps(cell, 8) != Kinds::NONE
+        let k = facts.contents.of_cell(cell).join(facts.contents.float_overlaps(cell, 8));
+        k.has_float() && !k.has(Kinds::POINTER)
     };
     (0..bytes).step_by(8).any(|word| given(word) || !known(word))
 }
@@ -153,9 +153,9 @@ impl CopiedBytes {
 }
 
 fn meets(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, at: Val, delta: Val, n: Val, least: i64) {
-    let least = cx.iconst(w, least);
+    let [least, unit] = [least, 1].map(|n| cx.iconst(w, n));
     let met = Val::D(cx.t.ids.dv());
-    let operands = [at, delta, n, least].map(Some);
-    cx.helper(w, "brolga_meets_pointers", &operands, &[I64; 4], [(met, I64)].into(), false);
+    let operands = [at, delta, n, least, unit].map(Some);
+    cx.helper(w, "brolga_meets_pointers", &operands, &[I64; 5], [(met, I64)].into(), false);
     cx.push(w, Defs::default(), AdOp::TrapIf(met, Check::MovedPointer));
 }
