@@ -40,6 +40,8 @@ fn is_unaddressed_result(p: &pointers::Pointers, v: ir::Value) -> bool {
 pub struct MemorySolution {
     /// Pointers and deltas.
     pub pointers: pointers::Pointers,
+    /// Loads that are taken for pointers only because pointers lie about.
+    pub guessed: EntitySet<ir::Value>,
     /// What memory holds.
     pub contents: contents::Contents,
     /// Widths of the floats that integers carry.
@@ -77,7 +79,9 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> M
         // asked last.
         beside.extend(contents::beside_pointers(input.func, &c));
         if beside.iter().filter(|&v| copies.insert(v)).count() == 0 {
-            return MemorySolution { pointers: p, contents: c, lanes, steps };
+            let mut guessed = EntitySet::new();
+            guessed.extend(beside.iter().filter(|&v| !p.address.contains(v)));
+            return MemorySolution { pointers: p, guessed, contents: c, lanes, steps };
         }
     }
 }

@@ -502,8 +502,8 @@ pub fn compute(
         c.note_cell(cell_of(func, addr, access_offset(func, inst)), addr, kind);
     }
     c.copy_cells(&moves.blocks);
-    pointer_copy.extend(copies_where(func, &c, &c.moved, |cell, _| c.of_cell(cell)));
-    pointer_copy.extend(copies_where(func, &c, &c.moved_by_offset, |cell, _| c.of_cell(cell)));
+    pointer_copy.extend(copies_where(func, &c.moved, |cell, _| c.of_cell(cell)));
+    pointer_copy.extend(copies_where(func, &c.moved_by_offset, |cell, _| c.of_cell(cell)));
     (c, pointer_copy)
 }
 
@@ -515,12 +515,11 @@ pub fn beside_pointers(func: &ir::Function, c: &Contents) -> Vec<ir::Value> {
         Kinds::NONE if c.is_put_together(cell) => Kinds::NONE,
         _ => c.at(cell, addr),
     };
-    copies_where(func, c, &c.moved, there)
+    copies_where(func, &c.moved, there)
 }
 
 fn copies_where(
     func: &ir::Function,
-    c: &Contents,
     loads: &EntitySet<ir::Value>,
     there: impl Fn(Cell, ir::Value) -> Kinds,
 ) -> Vec<ir::Value> {

@@ -94,6 +94,8 @@ pub struct Facts<'a> {
     pub private: Private,
     /// All uses.
     pub uses: &'a Uses,
+    /// Loads that are taken for pointers only because pointers lie about.
+    pub guessed: EntitySet<ir::Value>,
     /// Whether some function of the program loads an address from memory that has a shadow.
     pub loads_pointers: bool,
     /// Pointers and their deltas.
@@ -154,7 +156,8 @@ impl<'a> Facts<'a> {
         let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
         let given = summaries.given(variant.func);
         let input = PointerInput { program, func, cfg, params: &variant.params, summaries, given, pointer_copy, bits };
-        let solve::MemorySolution { pointers, contents, lanes, steps } = solve::solve(&input, &variant.results, uses);
+        let solve::MemorySolution { pointers, guessed, contents, lanes, steps } =
+            solve::solve(&input, &variant.results, uses);
         let constant = Constant::compute(
             &ConstantInput { program, variant, func, cfg, blocks: &blocks, effects: summaries.effects() },
             root,
@@ -211,6 +214,7 @@ impl<'a> Facts<'a> {
             in_place: in_place.unwrap_or_default(),
             private,
             uses,
+            guessed,
             loads_pointers: !program.vmctx_pointers_only
                 && (summaries.loads_pointers() || summarise::loads_pointers(func, cfg, &pointers)),
             pointers,

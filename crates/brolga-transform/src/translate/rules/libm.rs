@@ -216,6 +216,9 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
     if cx.facts().delta(to).is_none() {
         return;
     }
+    // There may be floats among the pointers.
+    let role =
+        if role == CopyRole::Pointers && moved_pointers::asks_each_word(cx, from) { CopyRole::Mixed } else { role };
     if let CopyRole::Fields(fields) = role {
         return copy_fields(cx, to, from, &fields);
     }

@@ -21,7 +21,7 @@ use brolga_ir::{MemoryMode, TapeKind};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
 
-use crate::translate::rules::moved_pointers::expect_no_pointer;
+use crate::translate::rules::moved_pointers::{address_or_null, expect_no_cotangent, expect_no_pointer};
 use crate::translate::stmt::{Cx, FragmentKind, StmtCx};
 
 /// `z = load p+off`.
@@ -158,7 +158,9 @@ pub(crate) fn store(cx: &mut StmtCx<'_, '_, '_>) {
             let delta = cx.facts().delta(addr).expect("a pointer with a role goes to memory with a shadow");
             let vdelta = cx.facts().delta(x);
             let place = ShadowPlace::new(Val::Primal(addr), delta, off);
-            let op = AdOp::StoreDelta { place, value: Val::Primal(x), vdelta };
+            let guessed = cx.facts().pointers.root(x).is_some_and(|root| cx.facts().guessed.contains(root));
+            let value = if guessed { address_or_null(cx, x) } else { Val::Primal(x) };
+            let op = AdOp::StoreDelta { place, value, vdelta };
             let restore = cx.facts().options.memory == MemoryMode::Restore;
             if restore {
                 shadow_pointer_memory(cx, addr, off);
@@ -166,7 +168,9 @@ pub(crate) fn store(cx: &mut StmtCx<'_, '_, '_>) {
             cx.push(FragmentKind::After, Defs::default(), op);
             // Floats may have been in this place before: what was added to a pointer's bits is not
             // theirs.
-            if cx.facts().may_hold_floats(addr) && !restore {
+            if guessed {
+                expect_no_cotangent(cx, addr, off);
+            } else if cx.facts().may_hold_floats(addr) && !restore {
                 cx.zero_mem(addr, off, 8, ClearQuery::Nothing);
             }
         }

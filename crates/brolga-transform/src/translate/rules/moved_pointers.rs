@@ -26,7 +26,8 @@ use brolga_analysis::MemRole;
 use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::query::cell::cell_of;
 use brolga_analysis::query::{access_bytes, access_offset, is_integer_access, is_plain_integer};
-use brolga_ir::inst::{AdOp, Arith, Check, Defs, Val};
+use brolga_ir::MemoryMode;
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, types};
 
@@ -59,14 +60,43 @@ pub(crate) fn expect_no_pointer(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i3
         _ => cx.emit(w, AdOp::Arith(Arith::Bitcast, [Val::Primal(z)].into(), I64), I64),
     };
     let delta = cx.emit(w, AdOp::LoadDelta { place, loaded }, I64);
+    let is_address = is_address(cx, w, loaded, least);
     let mut op = |op: Arith, args: &[Val], ty| cx.emit(w, AdOp::Arith(op, args.into(), ty), ty);
-    let [down, range] = [-least, END - least].map(|n| op(Arith::Iconst(n), &[], I64));
-    let moved = op(Arith::Iadd, &[loaded, down], I64);
-    let is_address = op(Arith::Icmp(IntCC::UnsignedLessThan), &[moved, range], types::I8);
     let itself = op(Arith::IsZero, &[delta], types::I8);
     let other = op(Arith::Not, &[itself], types::I8);
     let lost = op(Arith::Band, &[is_address, other], types::I8);
     cx.push(w, Defs::default(), AdOp::TrapIf(lost, Check::MovedPointer));
+}
+
+/// Whether a word is an address.
+fn is_address(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, word: Val, least: i64) -> Val {
+    let mut op = |op: Arith, args: &[Val], ty| cx.emit(w, AdOp::Arith(op, args.into(), ty), ty);
+    let [down, range] = [-least, END - least].map(|n| op(Arith::Iconst(n), &[], I64));
+    let moved = op(Arith::Iadd, &[word, down], I64);
+    op(Arith::Icmp(IntCC::UnsignedLessThan), &[moved, range], types::I8)
+}
+
+/// A word that is taken for a pointer because pointers lie about, or null if it is none: the bits
+/// of a float, in a shadow, are a cotangent.
+pub(crate) fn address_or_null(cx: Cx<'_, '_, '_, '_>, x: ir::Value) -> Val {
+    let w = FragmentKind::After;
+    let is_one = is_address(cx, w, Val::Primal(x), LEAST);
+    let null = cx.iconst(w, 0);
+    cx.emit(w, AdOp::Arith(Arith::Select, [is_one, Val::Primal(x), null].into(), I64), I64)
+}
+
+/// The reverse of a store of such a word: a trap if a cotangent has arrived there, so that it is a
+/// float.
+pub(crate) fn expect_no_cotangent(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
+    let w = FragmentKind::Rvs;
+    let Some(taken) = cx.take_mem(addr, off, Shape::F64) else { return };
+    let word = cx.emit(w, AdOp::Arith(Arith::Bitcast, [taken].into(), I64), I64);
+    let is_one = is_address(cx, w, word, LEAST);
+    let mut op = |op: Arith, args: &[Val]| cx.emit(w, AdOp::Arith(op, args.into(), types::I8), types::I8);
+    let nothing = op(Arith::IsZero, &[word]);
+    let harmless = op(Arith::Bor, &[is_one, nothing]);
+    let lost = op(Arith::Not, &[harmless]);
+    cx.push(w, Defs::default(), AdOp::TrapIf(lost, Check::UntrackedBits));
 }
 
 /// Whether a load may move a pointer, or a part of one, as far as this function knows.
@@ -112,6 +142,13 @@ pub(crate) struct CopiedBytes {
 /// Whether a copy may move pointers that no access says are there.
 pub(crate) fn may_copy_pointers(cx: Cx<'_, '_, '_, '_>, from: ir::Value) -> bool {
     cx.facts().loads_pointers && cx.facts().delta(from).is_some()
+}
+
+/// Whether a copy asks shadows what each word is, in both halves.
+pub(crate) fn asks_each_word(cx: Cx<'_, '_, '_, '_>, from: ir::Value) -> bool {
+    let facts = cx.facts();
+    let can = !facts.options.tape.is_standalone() && !facts.variant.strand && facts.options.width == 1;
+    can && facts.options.memory == MemoryMode::Leave && may_copy_pointers(cx, from)
 }
 
 /// A copy of bytes of which it is not known what they are, beside the move of their cotangents;
