@@ -72,10 +72,10 @@ fn shift_amount(func: &ir::Function, inst: ir::Inst) -> Option<ir::Value> {
 }
 
 /// What is known of the values in one iteration.
-type Known = HashMap<ir::Value, u64>;
+type KnownInts = HashMap<ir::Value, u64>;
 
 /// Of each iteration what is known in it, if they are few, and each shift is by bytes.
-fn iterations(func: &ir::Function, b: ir::Block, last: ir::Inst) -> Option<Vec<Known>> {
+fn iterations(func: &ir::Function, b: ir::Block, last: ir::Inst) -> Option<Vec<KnownInts>> {
     let InstructionData::Brif { arg, blocks, .. } = func.dfg.insts[last] else { return None };
     let back = blocks.iter().position(|to| to.block(&func.dfg.value_lists) == b)?;
     let again: Vec<ir::Value> =
@@ -86,7 +86,7 @@ fn iterations(func: &ir::Function, b: ir::Block, last: ir::Inst) -> Option<Vec<K
         Some(within(ty, constant_int(func, v).filter(|_| ty.is_int() && ty.bits() <= 64)? as u64))
     };
     let entry = entry_args(func, b)?;
-    let mut known: Known = params.iter().zip(entry).filter_map(|(&p, v)| Some((p, number(v)?))).collect();
+    let mut known: KnownInts = params.iter().zip(entry).filter_map(|(&p, v)| Some((p, number(v)?))).collect();
     let mut found = Vec::new();
     loop {
         for inst in func.layout.block_insts(b) {
@@ -115,7 +115,8 @@ fn iterations(func: &ir::Function, b: ir::Block, last: ir::Inst) -> Option<Vec<K
             return None;
         }
         let next = params.iter().zip(&again);
-        let next: Known = next.filter_map(|(&p, v)| Some((p, known.get(v).copied().or_else(|| number(*v))?))).collect();
+        let next: KnownInts =
+            next.filter_map(|(&p, v)| Some((p, known.get(v).copied().or_else(|| number(*v))?))).collect();
         found.push(std::mem::replace(&mut known, next));
         if !stays {
             return Some(found).filter(|found| found.len() > 1);

@@ -53,7 +53,7 @@ pub(crate) fn chosen_numbers(func: &mut ir::Function) {
             selects.push(inst);
         }
     }
-    let mut cx = Cx { func, users };
+    let mut cx = ChosenCx { func, users };
     // Those that are a part of another one's arm come behind it.
     let changed = selects.into_iter().rev().fold(false, |any, select| cx.select(select) || any);
     if changed {
@@ -82,12 +82,12 @@ struct Arm {
     again: Vec<ir::Inst>,
 }
 
-struct Cx<'a> {
+struct ChosenCx<'a> {
     func: &'a mut ir::Function,
     users: HashMap<ir::Value, Users>,
 }
 
-impl Cx<'_> {
+impl ChosenCx<'_> {
     /// Make a branch of a `select`, if that is of use. Whether it was.
     fn select(&mut self, select: ir::Inst) -> bool {
         let &[c, x, y] = self.func.dfg.inst_args(select) else { return false };
@@ -264,7 +264,7 @@ fn are_apart(func: &ir::Function, store: ir::Inst, load: ir::Inst) -> bool {
 
 /// What is done once more.
 struct Again<'a, 'b> {
-    cx: &'a Cx<'b>,
+    cx: &'a ChosenCx<'b>,
     here: ir::Block,
     moved: &'a EntitySet<ir::Inst>,
     loads: &'a EntitySet<ir::Inst>,

@@ -43,7 +43,7 @@ pub(crate) fn moved_bytes(func: &mut ir::Function) {
     if !insts.iter().any(|&inst| is_worth_it(func, inst)) {
         return;
     }
-    let mut found = Found { func: &mut *func, known: HashMap::default() };
+    let mut found = MovedBytes { func: &mut *func, known: HashMap::default() };
     let mut changed = false;
     for inst in insts {
         for v in found.func.dfg.inst_results(inst).to_vec() {
@@ -88,12 +88,12 @@ struct Made {
 /// Parts of which a word is put together that stays as it is.
 const FEW: u32 = 2;
 
-struct Found<'a> {
+struct MovedBytes<'a> {
     func: &'a mut ir::Function,
     known: HashMap<ir::Value, Made>,
 }
 
-impl Found<'_> {
+impl MovedBytes<'_> {
     /// Find out what a value is made of, and let it be what it is. Whether that is something else.
     fn rename(&mut self, inst: ir::Inst, v: ir::Value) -> bool {
         let Some(made) = self.made(inst, v).filter(|made| !made.bytes.is_empty()) else { return false };
@@ -146,7 +146,7 @@ enum Is {
     Two([Option<(ir::Value, u8)>; 2]),
 }
 
-impl Found<'_> {
+impl MovedBytes<'_> {
     /// What a value is, by its bytes, if that is another one.
     fn is(&self, inst: ir::Inst, v: ir::Value, bytes: &[Byte]) -> Option<Is> {
         let (of, first) = (*bytes.first()?)?;

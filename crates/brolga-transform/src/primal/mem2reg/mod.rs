@@ -111,7 +111,7 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<PromotedLoad>
         LoadReplacement::Mixture([Word::Int(WordSource::Param(..)), _]) => false,
         _ => true,
     });
-    let numbers = Numbers::of(func, cfg, words);
+    let numbers = UnionNumbers::of(func, cfg, words);
     found.retain(|f| !numbers.stays(f));
     let calculated = calculated(func);
     let moved = |f: &PromotedLoad| match f.by {
@@ -132,7 +132,7 @@ fn found(func: &ir::Function, cfg: &Cfg, words: &Words<'_>) -> Vec<PromotedLoad>
 
 /// Loads of which numbers are made, of a union: it depends on the way that is taken whether they
 /// read a float, so the run asks on that way, of the union.
-struct Numbers<'a> {
+struct UnionNumbers<'a> {
     words: &'a Words<'a>,
     cfg: &'a Cfg,
     /// What is accessed as a float.
@@ -141,7 +141,7 @@ struct Numbers<'a> {
     others: EntitySet<ir::Value>,
 }
 
-impl<'a> Numbers<'a> {
+impl<'a> UnionNumbers<'a> {
     fn of(func: &ir::Function, cfg: &'a Cfg, words: &'a Words<'a>) -> Self {
         let (mut floats, mut others) = (HashSet::default(), EntitySet::new());
         for inst in func.layout.blocks().flat_map(|b| func.layout.block_insts(b)) {
