@@ -118,12 +118,7 @@ fn may_move_pointer(cx: Cx<'_, '_, '_, '_>, inst: ir::Inst, z: ir::Value) -> boo
     if is_plain_integer(func, inst) || is_integer_access(func, inst) || !facts.number_uses(z).escapes {
         return false;
     }
-    // Whether floats are known to be there, and nothing else, by the cell.
-    let known = |word: i64| {
-        let cell = (base, at.wrapping_add(word));
-        let k = facts.contents.of_cell(cell).join(facts.contents.float_overlaps(cell, 8));
-        k.has_float() && !k.has(Kinds::POINTER)
-    };
+    let known = |word: i64| facts.contents.is_stated_float((base, at.wrapping_add(word)));
     (0..bytes).step_by(8).any(|word| given(word) || !known(word))
 }
 
