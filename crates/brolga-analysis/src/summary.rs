@@ -18,8 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use brolga_ir::FuncKey;
 use brolga_ir::map::{HashMap, HashSet};
 
-use crate::kinds::number_uses::NumberUses;
 use crate::lattice::kinds::Kinds;
+use crate::lattice::number_uses::NumberUses;
 use crate::memory::mod_ref::Effect;
 use crate::memory::points_to::PointerFlow;
 use crate::memory::punned_cells::PunnedCells;

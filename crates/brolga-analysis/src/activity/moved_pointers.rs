@@ -12,6 +12,7 @@ use cranelift_codegen::ir;
 
 use super::answer::State;
 use super::context::Cx;
+use crate::kinds::number_uses::NumberInput;
 use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
 use crate::query::cell::cell_of;
@@ -64,5 +65,28 @@ impl Cx<'_> {
                 .help("copy pointers one by one, as 64-bit integers");
             self.problem(inst, None, d);
         }
+    }
+
+    /// A copy of a pointer or of a float, and nothing says which: a float's cotangent goes back in
+    /// the reverse half, but a pointer's shadow has to come along.
+    pub(super) fn either(&mut self, inst: ir::Inst) {
+        let i = self.i;
+        let input = NumberInput {
+            program: i.program,
+            func: i.func,
+            cfg: i.cfg,
+            uses: i.uses,
+            summaries: i.summaries,
+            pointers: i.pointers,
+        };
+        let v = i.func.dfg.first_result(inst);
+        if input.uses_of(v, |cell| i.contents.of_cell(cell)).is_number() {
+            self.a.assumed_numbers.insert(v);
+            return;
+        }
+        let d = Diagnostic::new("AD0140", "cannot tell whether this copies a pointer or a float")
+            .note("the memory holds both, and no access of this place by this function says which is here")
+            .help("declare what the buffers hold (`ArgSpec::elem`), load floats as floats, or copy the record by `memcpy`");
+        self.problem(inst, None, d);
     }
 }

@@ -28,9 +28,7 @@ use super::dirty::Open;
 use crate::bits::bit_idioms;
 use crate::bits::bytes::bytes_of;
 use crate::bits::exponent::leaves_exponent_beside;
-use crate::body::Body;
 use crate::kinds::contents::{becomes_float, goes_on, is_handed_on, moves_half};
-use crate::kinds::number_uses::NumberInput;
 use crate::kinds::pointers::{Delta, RootKind, declared_elem};
 use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
@@ -524,23 +522,6 @@ impl Cx<'_> {
         let becomes = moved && (could_be_float || !number) || self.i.steps.is_rounded(v) || self.demand[v].is_some();
         let maybe = becomes || self.holds(cell, bytes);
         if maybe { State::Taint { definite: false } } else { State::No }
-    }
-
-    /// A copy of a pointer or of a float, and nothing says which: a float's cotangent goes back in
-    /// the reverse half, but a pointer's shadow has to come along.
-    fn either(&mut self, inst: ir::Inst) {
-        let i = self.i;
-        let body = Body { func: i.func, cfg: i.cfg, uses: i.uses };
-        let input = NumberInput { program: i.program, body, summaries: i.summaries, pointers: i.pointers };
-        let v = i.func.dfg.first_result(inst);
-        if input.uses_of(v, |cell| i.contents.of_cell(cell)).is_number() {
-            self.a.assumed_numbers.insert(v);
-            return;
-        }
-        let d = Diagnostic::new("AD0140", "cannot tell whether this copies a pointer or a float")
-            .note("the memory holds both, and no access of this place by this function says which is here")
-            .help("declare what the buffers hold (`ArgSpec::elem`), load floats as floats, or copy the record by `memcpy`");
-        self.problem(inst, None, d);
     }
 
     /// A load of less than a float: of a small number, or of a part of something, and then the

@@ -3,10 +3,10 @@
 //!
 //! **Question.** A function copies a record of which it accesses a part. What is in the rest?
 //!
-//! **Answer.** What its callers keep there. Where a caller hands on an address in a record of
-//! pointers among others, the kinds of the record's fields are joined over all calls, and a
-//! function whose own accesses say nothing of a field believes that, if callers agree. What callees
-//! say of records goes the other way, by [summaries](super::summarise).
+//! **Answer.** What its callers keep there. The kinds of a field are joined over all calls; of a
+//! field of which one caller does not know what it holds nothing is known. A function whose own
+//! accesses say nothing of a field believes that, if callers agree. What callees say of records
+//! goes the other way, by [summaries](super::summarise).
 //!
 //! ```text
 //! function %copy(to, from):   call %memcpy(to, from, 16); v = load.f64 to+8
@@ -30,16 +30,32 @@ use crate::query::cell::cell_of;
 use crate::summary::{Record, Summaries};
 use crate::variant::{ParamMode, ResultMode, Variant};
 
-/// Records are handed on through so many calls.
-const MOST_ROUNDS: usize = 12;
+/// Longer chains of calls are given up.
+const MOST_ROUNDS: usize = 32;
 
 /// What is known of the parameters of a function by its callers.
 #[derive(Clone, Default)]
 struct Arguments {
     /// Modes: pointers, as far as something points at memory with a shadow, and numbers.
     modes: Vec<ParamMode>,
-    /// Records behind them.
-    records: Vec<Record>,
+    /// Records behind them, of those of which a caller is known.
+    records: Vec<Option<Record>>,
+}
+
+impl Arguments {
+    /// Of a function that is called by who knows whom.
+    fn unknown(modes: Vec<ParamMode>) -> Self {
+        Self { records: vec![Some(Record::new()); modes.len()], modes }
+    }
+
+    /// Of a function of which no call has been seen.
+    fn unseen(params: usize) -> Self {
+        Self { modes: vec![ParamMode::Const; params], records: vec![None; params] }
+    }
+
+    fn given(&self) -> Vec<Record> {
+        self.records.iter().map(|r| r.clone().unwrap_or_default()).collect()
+    }
 }
 
 /// Learn what callers hand to each function of a program whose root is derived as this variant.
@@ -48,11 +64,11 @@ pub fn compute(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, root: &Va
         return;
     }
     let mut all: HashMap<FuncKey, Arguments> = HashMap::default();
-    all.insert(root.func, Arguments { modes: root.params.clone(), records: Vec::new() });
+    all.insert(root.func, Arguments::unknown(root.params.clone()));
     let mut work = vec![root.func];
     // Of functions that are called through a pointer nothing is known.
     for &f in summaries.addressed.values().flatten().filter(|f| bodies.contains_key(*f)) {
-        all.entry(f).or_insert_with(|| Arguments { modes: as_callee(program, bodies[&f].func), records: Vec::new() });
+        all.entry(f).or_insert_with(|| Arguments::unknown(as_callee(program, bodies[&f].func)));
         work.push(f);
     }
     for _ in 0..MOST_ROUNDS {
@@ -62,12 +78,9 @@ pub fn compute(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, root: &Va
         for key in work {
             for call in calls(program, bodies[&key], summaries, &all[&key]) {
                 let Some(body) = bodies.get(&call.callee) else { continue };
-                let new = || Arguments {
-                    modes: vec![ParamMode::Const; body.func.signature.params.len()],
-                    ..Default::default()
-                };
                 let is_new = !all.contains_key(&call.callee);
-                let known = all.entry(call.callee).or_insert_with(new);
+                let known =
+                    all.entry(call.callee).or_insert_with(|| Arguments::unseen(body.func.signature.params.len()));
                 let callee = call.callee;
                 if call.join(known) || is_new {
                     changed.push(callee);
@@ -76,7 +89,11 @@ pub fn compute(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, root: &Va
         }
         work = changed;
     }
-    summaries.given = all.into_iter().map(|(f, known)| (f, known.records)).collect();
+    // What has not been agreed on by now may be wrong.
+    if !work.is_empty() {
+        return;
+    }
+    summaries.given = all.into_iter().map(|(f, known)| (f, known.given())).collect();
 }
 
 /// A call, and what is handed to the callee.
@@ -94,10 +111,7 @@ impl HandedDown {
             let Some(old) = known.modes.get_mut(i) else { continue };
             let joined = if *old == ParamMode::Const { mode } else { (*old).max(mode) };
             changed |= std::mem::replace(old, joined) != joined;
-            if record.values().any(|k| k.has(Kinds::POINTER)) {
-                known.records.resize(known.records.len().max(i + 1), Record::new());
-                changed |= join(&mut known.records[i], &record);
-            }
+            changed |= agree(&mut known.records[i], record);
         }
         changed
     }
@@ -114,7 +128,7 @@ fn calls(program: &Program, body: Body<'_>, summaries: &Summaries, known: &Argum
     if calls.is_empty() {
         return Vec::new();
     }
-    let Arguments { modes: params, records: given } = known;
+    let (params, given) = (&known.modes, &known.given()[..]);
     let (pointer_copy, bits) = Default::default();
     let input = PointerInput { program, func, cfg, params, summaries, given, pointer_copy, bits };
     let results = vec![ResultMode::None; func.signature.returns.len()];
@@ -132,12 +146,14 @@ fn calls(program: &Program, body: Body<'_>, summaries: &Summaries, known: &Argum
     calls.into_iter().map(handed).collect()
 }
 
-fn join(known: &mut Record, more: &Record) -> bool {
-    let mut changed = false;
-    for (&at, &k) in more {
-        let e = known.entry(at).or_default();
-        let all = e.join(k);
-        changed |= std::mem::replace(e, all) != all;
-    }
+/// Leave what two callers know, where they know something.
+fn agree(known: &mut Option<Record>, other: Record) -> bool {
+    let Some(old) = known else {
+        *known = Some(other);
+        return true;
+    };
+    let both: Record = old.iter().filter_map(|(&at, &k)| Some((at, k.join(*other.get(&at)?)))).collect();
+    let changed = both != *old;
+    *old = both;
     changed
 }

@@ -179,7 +179,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
     };
     let demanded = demand(&for_demand, |_| false);
     let (becomes, asked) = becoming(&for_demand, key);
-    let numbers = NumberInput { program, body, summaries: &*summaries, pointers: &p };
+    let numbers = NumberInput { program, func, cfg, uses, summaries: &*summaries, pointers: &p };
     let shared = evidence_for_others(func, cfg, &c);
     let formal = func.dfg.block_params(cfg.blocks[0]);
     let mut pointer_result = vec![Origins::default(); results.len()];

@@ -30,13 +30,13 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 
 use crate::bits::bit_idioms;
 use crate::bits::bytes::bytes_of;
-use crate::body::Body;
-use crate::kinds::number_uses::{NumberInput, NumberUses};
+use crate::kinds::number_uses::NumberInput;
 use crate::kinds::pointers::{PointerInput, Pointers, RootKind};
 use crate::lattice::kinds::Kinds;
+use crate::lattice::number_uses::NumberUses;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Base, Cell, cell_of, object_of};
-use crate::query::{access_address, access_bytes, access_offset, constant_int, is_taped_address};
+use crate::query::{access_address, access_bytes, access_offset, constant_int, is_taped_address, signature_id};
 use crate::summary::Record;
 use crate::uses::{Use, Uses};
 use crate::variant::ParamMode;
@@ -48,8 +48,8 @@ pub struct Contents {
     pointee: HashMap<ir::Value, ir::Value>,
     class: HashMap<ir::Value, Kinds>,
     cells: HashMap<Base, BTreeMap<i64, Kinds>>,
-    /// The same without what only this function thinks: integers that carry floats, and parameters
-    /// that may be pointers and are stored; if there are some.
+    /// The same without what only this function thinks: integers that carry floats, and words that
+    /// may be pointers; if there are some.
     stated: Option<HashMap<Base, BTreeMap<i64, Kinds>>>,
     /// Where integers of fewer bytes than a pointer are stored, and of how many.
     short: HashMap<Base, BTreeMap<i64, u32>>,
@@ -121,8 +121,9 @@ impl Contents {
         *most = bytes.max(*most);
     }
 
-    /// What callers keep where this function does not say it. Classes are not told: an address that
-    /// is computed may lead to the floats of a record only. Where callers disagree nothing is known.
+    /// What callers keep where this function does not say it. Classes are not told: an address
+    /// that is computed may lead to the floats of a record only. Where callers disagree nothing is
+    /// known.
     fn note_given(&mut self, params: &[ir::Value], given: &[Record]) {
         for (&v, record) in params.iter().zip(given) {
             let cells = self.cells.entry(Base::Value(v)).or_default();
@@ -226,8 +227,12 @@ struct CopiedBlock {
 struct Moves {
     /// Blocks and words that are copied.
     blocks: Vec<CopiedBlock>,
-    /// Where parameters are stored that may be pointers.
+    /// Where words lie that may be pointers: parameters that are stored, and what is loaded where
+    /// pointers lie about.
     guesses: Vec<(Cell, ir::Value)>,
+    /// Arguments of calls through pointers, and floats that functions which may be meant access
+    /// there.
+    through_pointers: Vec<(ir::Value, Kinds)>,
 }
 
 /// Longer blocks are arrays rather than records.
@@ -493,13 +498,19 @@ pub fn compute(
             }
         }
     }
-    let mut moves = Moves { blocks: copied_blocks(cx), guesses: Vec::new() };
+    let mut moves = Moves { blocks: copied_blocks(cx), guesses: Vec::new(), through_pointers: Vec::new() };
     // Evidence. What is loaded from the addresses of a typed tape is one, whatever becomes of it.
     for &inst in cx.cfg.all_insts() {
         if is_taped_address(func, inst) {
             pointer_copy.extend(func.dfg.inst_results(inst).iter().copied());
         }
         evidence(cx, p, uses, &mut c, &mut moves, inst);
+    }
+    // Where floats lie, those of the other size may lie as well.
+    for (addr, floats) in moves.through_pointers {
+        if c.of_class(addr).has_float() {
+            c.note(addr, floats);
+        }
     }
     c.note_given(func.dfg.block_params(cx.cfg.blocks[0]), cx.given);
     if !(carried.is_empty() && moves.guesses.is_empty()) {
@@ -557,38 +568,14 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
             if ty.lane_type().is_float() {
                 c.note_cell(cell, addr, Kinds::of_type(ty));
             } else if p.address.contains(v) || p.pointer_copy.contains(v) {
-                c.note_cell(cell, addr, Kinds::POINTER);
+                if p.address.contains(v) {
+                    c.note_cell(cell, addr, Kinds::POINTER);
+                } else {
+                    moves.guesses.push((cell, addr));
+                }
                 c.points_at(addr, v);
             } else {
-                let f = fate(func, uses, v, &mut EntitySet::new(), 0);
-                if f.kinds != Kinds::NONE {
-                    c.note_cell(cell, addr, f.kinds);
-                } else if f.arithmetic {
-                    // Words of a module are no pointers.
-                    let body = Body { func, cfg: cx.cfg, uses };
-                    let numbers = NumberInput { program: cx.program, body, summaries: cx.summaries, pointers: p };
-                    let asked = ty == types::I64 && !cx.program.vmctx_pointers_only;
-                    let uses = if asked { numbers.uses_of(v, |_| Kinds::NONE) } else { NumberUses::default() };
-                    c.note_cell(cell, addr, if uses.counted { Kinds::NUMBER } else { Kinds::INT });
-                    if uses.escapes {
-                        c.moved_by_offset.insert(v);
-                    }
-                }
-                if (f.stored || f.passed || f.cut || f.kinds != Kinds::NONE) && ty.bytes() >= 4 {
-                    c.moved.insert(v);
-                    if f.stored && !f.arithmetic {
-                        // What is copied from here to there is of one kind.
-                        for (to, at) in destinations(func, uses, v) {
-                            c.union(addr, to);
-                            // Words of a module are no pointers.
-                            if cx.program.vmctx_pointers_only {
-                                continue;
-                            }
-                            let to = cell_of(func, to, at);
-                            moves.blocks.push(CopiedBlock { from: cell, to, bytes: ty.bytes().into() });
-                        }
-                    }
-                }
+                integer_evidence(cx, p, uses, c, moves, inst);
             }
         }
         Opcode::Store | Opcode::AtomicStore => {
@@ -600,7 +587,7 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
             } else if let Some(root) = p.root(args[0]) {
                 let known = p.sure.contains(root) || p.address.contains(root) || p.address.contains(args[0]);
                 match p.roots.get(&root) {
-                    Some(RootKind::Param(_)) if !known => moves.guesses.push((cell, addr)),
+                    Some(RootKind::Param(_) | RootKind::Load(_)) if !known => moves.guesses.push((cell, addr)),
                     _ => c.note_cell(cell, addr, Kinds::POINTER),
                 }
                 c.points_at(addr, args[0]);
@@ -614,51 +601,114 @@ fn evidence(cx: &PointerInput<'_>, p: &Pointers, uses: &Uses, c: &mut Contents, 
             let cell = cell_of(func, args[1], access_offset(func, inst));
             c.note_short(cell, access_bytes(func, inst));
         }
-        Opcode::Call => match CalleeKind::of(cx.program, func, inst) {
-            Some(CalleeKind::Derived(f)) => {
-                for (i, &a) in args.iter().enumerate() {
-                    if p.root(a).is_some() {
-                        c.note(a, cx.summaries.contents(f, i));
-                        let (base, at) = cell_of(func, a, 0);
-                        for (&off, &k) in cx.summaries.cells(f, i) {
-                            c.note_cell((base, at.wrapping_add(off)), a, k);
-                        }
-                    }
-                }
-            }
-            Some(CalleeKind::Known(rule)) => {
-                if let MathKind::Memory(m) = rule.kind {
-                    use brolga_rules::MemFn::*;
-                    match m {
-                        Memcpy | Memmove => {
-                            c.union(args[0], args[1]);
-                            if let Some(&r) = func.dfg.inst_results(inst).first() {
-                                c.union(args[0], r);
-                            }
-                        }
-                        Realloc => c.union(args[0], func.dfg.first_result(inst)),
-                        Memset => {
-                            if let Some(&r) = func.dfg.inst_results(inst).first() {
-                                c.union(args[0], r);
-                            }
-                        }
-                        Memcmp | Malloc | Calloc | Free | FreeAtEnd => {}
-                    }
-                } else if let MathKind::Writes(_, outs) = rule.kind {
-                    for o in outs {
-                        let k = match o.ty {
-                            brolga_rules::Ty::F64 => Kinds::F64,
-                            brolga_rules::Ty::F32 => Kinds::F32,
-                            _ => Kinds::INT,
-                        };
-                        let cell = cell_of(func, args[o.param], 0);
-                        c.note_cell(cell, args[o.param], k);
-                    }
-                }
-            }
-            _ => {}
-        },
+        Opcode::Call | Opcode::CallIndirect => call_evidence(cx, p, c, moves, inst),
         _ => {}
+    }
+}
+
+/// What becomes of an integer that is loaded tells what lies there.
+fn integer_evidence(
+    cx: &PointerInput<'_>,
+    p: &Pointers,
+    uses: &Uses,
+    c: &mut Contents,
+    moves: &mut Moves,
+    inst: ir::Inst,
+) {
+    let func = cx.func;
+    let addr = access_address(func, inst).expect("a load has an address");
+    let cell = cell_of(func, addr, access_offset(func, inst));
+    let v = func.dfg.first_result(inst);
+    let ty = func.dfg.value_type(v);
+    let f = fate(func, uses, v, &mut EntitySet::new(), 0);
+    if f.kinds != Kinds::NONE {
+        c.note_cell(cell, addr, f.kinds);
+    } else if f.arithmetic {
+        // Words of a module are no pointers.
+        let numbers =
+            NumberInput { program: cx.program, func, cfg: cx.cfg, uses, summaries: cx.summaries, pointers: p };
+        let asked = ty == types::I64 && !cx.program.vmctx_pointers_only;
+        let uses = if asked { numbers.uses_of(v, |_| Kinds::NONE) } else { NumberUses::default() };
+        c.note_cell(cell, addr, if uses.counted { Kinds::NUMBER } else { Kinds::INT });
+        if uses.escapes {
+            c.moved_by_offset.insert(v);
+        }
+    }
+    if (f.stored || f.passed || f.cut || f.kinds != Kinds::NONE) && ty.bytes() >= 4 {
+        c.moved.insert(v);
+        if f.stored && !f.arithmetic {
+            // What is copied from here to there is of one kind.
+            for (to, at) in destinations(func, uses, v) {
+                c.union(addr, to);
+                // Words of a module are no pointers.
+                if cx.program.vmctx_pointers_only {
+                    continue;
+                }
+                let to = cell_of(func, to, at);
+                moves.blocks.push(CopiedBlock { from: cell, to, bytes: ty.bytes().into() });
+            }
+        }
+    }
+}
+
+fn call_evidence(cx: &PointerInput<'_>, p: &Pointers, c: &mut Contents, moves: &mut Moves, inst: ir::Inst) {
+    let func = cx.func;
+    let args = func.dfg.inst_args(inst);
+    match CalleeKind::of(cx.program, func, inst) {
+        Some(CalleeKind::Indirect(sig)) if !cx.program.vmctx_pointers_only => {
+            let signature = signature_id(&func.dfg.signatures[sig]);
+            for (i, &a) in args[1..].iter().enumerate().filter(|a| p.root(*a.1).is_some()) {
+                let callees = cx.summaries.addressed(signature);
+                let floats = callees.map(|f| cx.summaries.contents(f, i).floats()).fold(Kinds::NONE, Kinds::join);
+                moves.through_pointers.push((a, floats));
+            }
+        }
+        Some(CalleeKind::Derived(f)) => {
+            for (i, &a) in args.iter().enumerate() {
+                if p.root(a).is_some() {
+                    c.note(a, cx.summaries.contents(f, i));
+                    let (base, at) = cell_of(func, a, 0);
+                    for (&off, &k) in cx.summaries.cells(f, i) {
+                        c.note_cell((base, at.wrapping_add(off)), a, k);
+                    }
+                }
+            }
+        }
+        Some(CalleeKind::Known(rule)) => known_evidence(func, c, inst, &rule.kind),
+        _ => {}
+    }
+}
+
+/// What a C function accesses behind its arguments.
+fn known_evidence(func: &ir::Function, c: &mut Contents, inst: ir::Inst, kind: &MathKind) {
+    let args = func.dfg.inst_args(inst);
+    if let MathKind::Memory(m) = *kind {
+        use brolga_rules::MemFn::*;
+        match m {
+            Memcpy | Memmove => {
+                c.union(args[0], args[1]);
+                if let Some(&r) = func.dfg.inst_results(inst).first() {
+                    c.union(args[0], r);
+                }
+            }
+            Realloc => c.union(args[0], func.dfg.first_result(inst)),
+            Memset => {
+                if let Some(&r) = func.dfg.inst_results(inst).first() {
+                    c.union(args[0], r);
+                }
+            }
+            Memcmp | Malloc | Calloc | Free | FreeAtEnd => {}
+        }
+    } else if let MathKind::Writes(_, outs) = kind {
+        for o in *outs {
+            let k = match o.ty {
+                brolga_rules::Ty::F64 => Kinds::F64,
+                brolga_rules::Ty::F32 => Kinds::F32,
+                _ => Kinds::INT,
+            };
+            let cell = cell_of(func, args[o.param], 0);
+            c.note_cell(cell, args[o.param], k);
+        }
     }
 }
 

@@ -28,14 +28,15 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, ValueDef};
 use cranelift_entity::EntitySet;
 
-use crate::body::Body;
+use crate::cfg::Cfg;
 use crate::kinds::pointers::Pointers;
 use crate::lattice::kinds::Kinds;
+use crate::lattice::number_uses::NumberUses;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
 use crate::query::{access_offset, constant_int, signature_id};
 use crate::summary::Summaries;
-use crate::uses::Use;
+use crate::uses::{Use, Uses};
 
 /// Longer chains of copies and sums are not followed.
 const MOST_VALUES: usize = 256;
@@ -43,40 +44,16 @@ const MOST_VALUES: usize = 256;
 /// Constants that are no addresses.
 const SMALL: std::ops::Range<i64> = 1..4096;
 
-/// What becomes of an integer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NumberUses {
-    /// It may end elsewhere than numbers do.
-    pub escapes: bool,
-    /// It is calculated with as an address is not.
-    pub counted: bool,
-}
-
-impl NumberUses {
-    /// Uses of a number.
-    const NUMBER: Self = Self { escapes: false, counted: false };
-    /// Uses of what is no address.
-    const COUNTED: Self = Self { escapes: false, counted: true };
-    /// Any uses.
-    const UNKNOWN: Self = Self { escapes: true, counted: false };
-
-    /// Whether it is a number for certain.
-    pub fn is_number(self) -> bool {
-        self.counted && !self.escapes
-    }
-
-    /// These uses and others.
-    pub fn join(self, other: Self) -> Self {
-        Self { escapes: self.escapes | other.escapes, counted: self.counted | other.counted }
-    }
-}
-
 /// A function whose integers are asked about.
 pub struct NumberInput<'a> {
     /// The program.
     pub program: &'a Program,
     /// The function.
-    pub body: Body<'a>,
+    pub func: &'a ir::Function,
+    /// Its edges.
+    pub cfg: &'a Cfg,
+    /// Uses of its values.
+    pub uses: &'a Uses,
     /// What callees do.
     pub summaries: &'a Summaries,
     /// Its pointers.
@@ -84,7 +61,7 @@ pub struct NumberInput<'a> {
 }
 
 /// What is done to an operand.
-enum Step {
+enum OperandUse {
     /// It ends.
     Ends(NumberUses),
     /// The result is followed.
@@ -104,12 +81,12 @@ impl NumberInput<'_> {
                 return NumberUses::UNKNOWN;
             }
             left -= 1;
-            for u in self.body.uses.of(v) {
+            for u in self.uses.of(v) {
                 match *u {
                     Use::Edge(_, param) => work.push(param),
                     Use::Inst(inst, n) => match self.step(inst, n, v, &at) {
-                        Step::Ends(uses) => found = found.join(uses),
-                        Step::Follow => work.extend(self.body.func.dfg.inst_results(inst)),
+                        OperandUse::Ends(uses) => found = found.join(uses),
+                        OperandUse::Follow => work.extend(self.func.dfg.inst_results(inst)),
                     },
                 }
             }
@@ -117,11 +94,11 @@ impl NumberInput<'_> {
         found
     }
 
-    fn step(&self, inst: ir::Inst, n: usize, v: ir::Value, at: &impl Fn(Cell) -> Kinds) -> Step {
+    fn step(&self, inst: ir::Inst, n: usize, v: ir::Value, at: &impl Fn(Cell) -> Kinds) -> OperandUse {
         use Opcode::*;
-        let func = self.body.func;
+        let func = self.func;
         let args = func.dfg.inst_args(inst);
-        Step::Ends(match func.dfg.insts[inst].opcode() {
+        OperandUse::Ends(match func.dfg.insts[inst].opcode() {
             Store if n == 0 => {
                 let there = at(cell_of(func, args[1], access_offset(func, inst)));
                 let is_number = there.has(Kinds::NUMBER) && there.moved() == Kinds::NONE;
@@ -141,8 +118,8 @@ impl NumberInput<'_> {
             }
             // What is added to a pointer is no pointer.
             Iadd if args.iter().any(|&a| a != v && self.pointers.root(a).is_some()) => NumberUses::COUNTED,
-            Iadd | Isub | Band | Bor | Bxor | Smin | Smax | Umin | Umax => return Step::Follow,
-            Select | SelectSpectreGuard if n > 0 => return Step::Follow,
+            Iadd | Isub | Band | Bor | Bxor | Smin | Smax | Umin | Umax => return OperandUse::Follow,
+            Select | SelectSpectreGuard if n > 0 => return OperandUse::Follow,
             Imul | Ishl | Sshr | Sdiv | Udiv | Srem | Urem | FcvtFromSint | FcvtFromUint => NumberUses::COUNTED,
             Icmp if self.compares_numbers(inst, n) => NumberUses::COUNTED,
             Icmp | Brif | Select | SelectSpectreGuard => NumberUses::NUMBER,
@@ -153,7 +130,7 @@ impl NumberInput<'_> {
     /// Whether a comparison is one of numbers: with a sign, or with a counter.
     fn compares_numbers(&self, inst: ir::Inst, n: usize) -> bool {
         use IntCC::*;
-        let func = self.body.func;
+        let func = self.func;
         let InstructionData::IntCompare { cond, args, .. } = func.dfg.insts[inst] else { return false };
         let with = args[1 - n];
         let small = |v| constant_int(func, v).is_some_and(|c| SMALL.contains(&c));
@@ -163,8 +140,8 @@ impl NumberInput<'_> {
             _ if small(with) => true,
             _ => match func.dfg.value_def(with) {
                 // A counter begins with a constant.
-                ValueDef::Param(b, i) if b != self.body.cfg.blocks[0] => {
-                    self.body.cfg.incoming(b, i).any(|a| constant_int(func, a).is_some())
+                ValueDef::Param(b, i) if b != self.cfg.blocks[0] => {
+                    self.cfg.incoming(b, i).any(|a| constant_int(func, a).is_some())
                 }
                 _ => false,
             },

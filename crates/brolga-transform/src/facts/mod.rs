@@ -15,15 +15,15 @@ use brolga_analysis::activity::accumulate;
 use brolga_analysis::activity::ulp::Steps;
 use brolga_analysis::activity::width::kinds_around;
 use brolga_analysis::activity::{self, Activity, ActivityInput, MemRole, State};
-use brolga_analysis::body::Body;
 use brolga_analysis::calls::joint::{JointInput, joint_calls};
 use brolga_analysis::calls::{deferred_free, solve, summarise};
 use brolga_analysis::guards::products::{self, Product, ProductCx};
 use brolga_analysis::guards::roots::{self, Roots};
 use brolga_analysis::guards::unit_cotangents;
-use brolga_analysis::kinds::number_uses::{NumberInput, NumberUses};
+use brolga_analysis::kinds::number_uses::NumberInput;
 use brolga_analysis::kinds::pointers::PointerInput;
 use brolga_analysis::lattice::kinds::Kinds;
+use brolga_analysis::lattice::number_uses::NumberUses;
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::memory::clobber::{self, ClobberInput};
 use brolga_analysis::memory::constant::{Constant, ConstantInput};
@@ -153,17 +153,13 @@ impl<'a> Facts<'a> {
         };
         let input = at(&blocks);
         let (reload, deferred, told) = reloads(&input, options, mode, variant.preserved);
-        let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
-        let given = summaries.given(variant.func);
-        let input = PointerInput { program, func, cfg, params: &variant.params, summaries, given, pointer_copy, bits };
         let solve::MemorySolution { pointers, guessed, contents, lanes, steps } =
-            solve::solve(&input, &variant.results, uses);
+            inferred(program, variant, primal, summaries);
         let constant = Constant::compute(
             &ConstantInput { program, variant, func, cfg, blocks: &blocks, effects: summaries.effects() },
             root,
         );
-        let (params, results, untracked) =
-            (&variant.params, &variant.results, untracked(program, variant.func, options));
+        let untracked = untracked(program, variant.func, options);
         let input = ActivityInput {
             program,
             key: variant.func,
@@ -171,8 +167,8 @@ impl<'a> Facts<'a> {
             func,
             cfg,
             uses,
-            params,
-            results,
+            params: &variant.params,
+            results: &variant.results,
             pointers: &pointers,
             contents: &contents,
             lanes: &lanes,
@@ -215,8 +211,7 @@ impl<'a> Facts<'a> {
             private,
             uses,
             guessed,
-            loads_pointers: !program.vmctx_pointers_only
-                && (summaries.loads_pointers() || summarise::loads_pointers(func, cfg, &pointers)),
+            loads_pointers: loads_pointers(program, func, cfg, summaries, &pointers),
             pointers,
             contents,
             activity,
@@ -245,8 +240,8 @@ impl<'a> Facts<'a> {
 
     /// What becomes of an integer, if it is a number.
     pub fn number_uses(&self, v: ir::Value) -> NumberUses {
-        let body = Body { func: self.func(), cfg: self.cfg, uses: self.uses };
-        let input = NumberInput { program: self.program, body, summaries: self.summaries, pointers: &self.pointers };
+        let Self { program, cfg, uses, summaries, pointers, .. } = self;
+        let input = NumberInput { program, func: self.func(), cfg, uses, summaries, pointers };
         input.uses_of(v, |cell| self.contents.of_cell(cell))
     }
 
@@ -573,4 +568,24 @@ pub(crate) fn delta_params(facts: &Facts<'_>, b: ir::Block) -> Vec<(usize, ir::V
         facts.pointers.delta[v] == Delta::Root(v) && matches!(facts.pointers.roots.get(&v), Some(RootKind::Phi(..)))
     };
     func.dfg.block_params(b).iter().copied().enumerate().filter(|&(_, v)| is_phi(v)).collect()
+}
+
+/// Whether some function of the program loads an address from memory that may have a shadow.
+fn loads_pointers(
+    program: &Program,
+    func: &ir::Function,
+    cfg: &Cfg,
+    summaries: &Summaries,
+    pointers: &Pointers,
+) -> bool {
+    !program.vmctx_pointers_only && (summaries.loads_pointers() || summarise::loads_pointers(func, cfg, pointers))
+}
+
+/// What the function's integers and its memory are.
+fn inferred(program: &Program, variant: &Variant, primal: &Normalised, summaries: &Summaries) -> solve::MemorySolution {
+    let Normalised { func, cfg, uses, .. } = primal;
+    let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
+    let given = summaries.given(variant.func);
+    let input = PointerInput { program, func, cfg, params: &variant.params, summaries, given, pointer_copy, bits };
+    solve::solve(&input, &variant.results, uses)
 }

@@ -448,3 +448,11 @@ impl StmtCx<'_, '_, '_> {
         self.stmt.roots.finite = finite;
     }
 }
+
+/// A size or count as 64 bits.
+pub(crate) fn wide(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, v: ir::Value) -> Val {
+    if cx.ty(v) == types::I64 {
+        return Val::Primal(v);
+    }
+    cx.emit(w, AdOp::Arith(Arith::Uextend, [Val::Primal(v)].into(), types::I64), types::I64)
+}

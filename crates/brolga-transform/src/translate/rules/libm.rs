@@ -8,6 +8,7 @@
 //! **Cost.** In the run that of the row, or a call of the run time that touches as many bytes of
 //! the shadow as the function does of the primal.
 
+use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::{CopyRole, MemRole, computed_operands};
 use brolga_ir::inst::{AdOp, Arith, Check, ClearQuery, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{Diagnostic, MemoryMode, Mode};
@@ -16,7 +17,7 @@ use cranelift_codegen::ir::{self, types};
 
 use super::{expr, memory};
 use crate::translate::rules::moved_pointers::{self, CopiedBytes};
-use crate::translate::stmt::{Cx, FragmentKind};
+use crate::translate::stmt::{Cx, FragmentKind, wide};
 
 /// A call of a known function.
 pub(crate) fn call(cx: Cx<'_, '_, '_, '_>, rule: &MathRule) {
@@ -92,14 +93,6 @@ pub(crate) fn clif_type(ty: Ty) -> ir::Type {
     }
 }
 
-/// A size or count as 64 bits.
-pub(crate) fn wide(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, v: ir::Value) -> Val {
-    if cx.ty(v) == types::I64 {
-        return Val::Primal(v);
-    }
-    cx.emit(w, AdOp::Arith(Arith::Uextend, [Val::Primal(v)].into(), types::I64), types::I64)
-}
-
 const I64: ir::Type = types::I64;
 
 fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
@@ -114,8 +107,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
         MemFn::Memset => {
             save_bytes(cx, args[0], args[2]);
             if let Some(d) = cx.facts().delta(args[0]) {
-                let pointers =
-                    cx.facts().contents.of_class(args[0]).moved() == brolga_analysis::lattice::kinds::Kinds::POINTER;
+                let pointers = cx.facts().contents.of_class(args[0]).moved() == Kinds::POINTER;
                 let w = if pointers { FragmentKind::After } else { FragmentKind::Rvs };
                 let n = wide(cx, w, args[2]);
                 clear(cx, w, Some(Val::Primal(args[0])), d, n);
@@ -216,9 +208,7 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
     if cx.facts().delta(to).is_none() {
         return;
     }
-    // There may be floats among the pointers.
-    let role =
-        if role == CopyRole::Pointers && moved_pointers::asks_each_word(cx, from) { CopyRole::Mixed } else { role };
+    let role = if moved_pointers::asks_each_word(cx, from) { asked_role(cx, role, from) } else { role };
     if let CopyRole::Fields(fields) = role {
         return copy_fields(cx, to, from, &fields);
     }
@@ -302,6 +292,21 @@ pub(crate) fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, f
     let harmful = flag(Arith::Not, &[harmless]);
     let lost = flag(Arith::Band, &[no_target, harmful]);
     cx.push(w, Defs::default(), AdOp::TrapIf(lost, Check::ConstStore));
+}
+
+/// A copy of which shadows are asked what each word is: there may be floats among what are taken
+/// for pointers, and anything where nothing is known.
+fn asked_role(cx: Cx<'_, '_, '_, '_>, role: CopyRole, from: ir::Value) -> CopyRole {
+    let unknown = |f: &(i32, MemRole)| matches!(f.1, MemRole::Kill { bytes: 8, .. });
+    match &role {
+        CopyRole::Pointers => {}
+        CopyRole::Fields(fields) if fields.iter().any(unknown) => {}
+        _ => return role,
+    }
+    match cx.facts().contents.of_class(from).floats() {
+        Kinds::F64 => CopyRole::Floats(8),
+        _ => CopyRole::Mixed,
+    }
 }
 
 /// A copy of a struct: each field as a load and a store of its own, all loads before all stores,

@@ -31,8 +31,7 @@ use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, types};
 
-use crate::translate::rules::libm::wide;
-use crate::translate::stmt::{Cx, FragmentKind};
+use crate::translate::stmt::{Cx, FragmentKind, wide};
 
 /// Words from here on are addresses where doubles may lie, and where singles may.
 const LEAST: i64 = 1 << 16;

@@ -14,9 +14,8 @@ use cranelift_codegen::ir::types;
 
 use super::places;
 use super::value::{by_row, define};
-use crate::translate::rules::libm::{allocate, clif_type, free_at_end, wide, written_float};
-use crate::translate::stmt::Cx;
-use crate::translate::stmt::FragmentKind;
+use crate::translate::rules::libm::{allocate, clif_type, free_at_end, written_float};
+use crate::translate::stmt::{Cx, FragmentKind, wide};
 
 const I64: cranelift_codegen::ir::Type = types::I64;
 
