@@ -182,19 +182,7 @@ impl Contents {
 
     /// Whether a typed float access overlaps `bytes` bytes at the cell.
     pub fn float_overlaps(&self, cell: Cell, bytes: u32) -> Kinds {
-        Self::overlaps(&self.cells, cell, bytes)
-    }
-
-    /// Whether accesses state that a word at a cell is a float's, and no pointer.
-    pub fn is_stated_float(&self, cell: Cell) -> bool {
-        let cells = self.stated.as_ref().unwrap_or(&self.cells);
-        let here = cells.get(&cell.0).and_then(|m| m.get(&cell.1)).copied().unwrap_or_default();
-        let k = here.join(Self::overlaps(cells, cell, 8));
-        k.has_float() && !k.has(Kinds::POINTER)
-    }
-
-    fn overlaps(cells: &HashMap<Base, BTreeMap<i64, Kinds>>, cell: Cell, bytes: u32) -> Kinds {
-        let Some(m) = cells.get(&cell.0) else { return Kinds::NONE };
+        let Some(m) = self.cells.get(&cell.0) else { return Kinds::NONE };
         m.range(cell.1.saturating_sub(7)..cell.1.saturating_add(i64::from(bytes)))
             .filter(|(o, k)| {
                 let w = if k.has(Kinds::F64) { 8 } else { 4 };

@@ -316,6 +316,9 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
     let (pt, pf) = (Val::Primal(to), Val::Primal(from));
     let mut pointers = Vec::new();
     for &(off, role) in fields {
+        if let MemRole::Float(shape) = role {
+            moved_pointers::expect_float_field(cx, from, off, shape);
+        }
         if role == MemRole::Pointer {
             let p = cx.emit(FragmentKind::Before, AdOp::LoadOld { addr: pf, off, ty: I64 }, I64);
             let d =

@@ -9,7 +9,8 @@
 //! (`brolga_runtime::calls::moved_pointers`). A word that is loaded as an integer traps if its
 //! shadow is an address; so does a copy where a derivative runs without the run time, or as that of
 //! a task. Nothing is asked where no function of the program loads an address: shadows of pointers
-//! in memory do not matter then. Nor is it where accesses say that floats lie there.
+//! in memory do not matter then. What is loaded by a float's type is asked only where callers keep
+//! a pointer in the same field.
 //!
 //! ```text
 //! call %memcpy(to, from, n)      call %brolga_copy_pointers(to, δto, from, δfrom, n, least)
@@ -27,7 +28,7 @@ use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::query::cell::cell_of;
 use brolga_analysis::query::{access_bytes, access_offset, is_integer_access, is_plain_integer};
 use brolga_ir::MemoryMode;
-use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
+use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, types};
 
@@ -58,6 +59,23 @@ pub(crate) fn expect_no_pointer(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i3
         I64 => Val::Primal(z),
         _ => cx.emit(w, AdOp::Arith(Arith::Bitcast, [Val::Primal(z)].into(), I64), I64),
     };
+    trap_if_pointer(cx, w, place, loaded, least);
+}
+
+/// A field of a record that is copied as a float: the same.
+pub(crate) fn expect_float_field(cx: Cx<'_, '_, '_, '_>, from: ir::Value, off: i32, shape: Shape) {
+    if shape.bytes() != 8 || !may_copy_pointers(cx, from) {
+        return;
+    }
+    let w = FragmentKind::Before;
+    let addr = Val::Primal(from);
+    let place = ShadowPlace::new(addr, cx.delta_or_zero(w, from), off);
+    let word = cx.emit(w, AdOp::LoadOld { addr, off, ty: I64 }, I64);
+    trap_if_pointer(cx, w, place, word, if shape.lane_bytes() == 4 { LEAST_AMONG_SINGLES } else { LEAST });
+}
+
+/// A trap if a word is an address that has a shadow of its own.
+fn trap_if_pointer(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, place: ShadowPlace, loaded: Val, least: i64) {
     let delta = cx.emit(w, AdOp::LoadDelta { place, loaded }, I64);
     let is_address = is_address(cx, w, loaded, least);
     let mut op = |op: Arith, args: &[Val], ty| cx.emit(w, AdOp::Arith(op, args.into(), ty), ty);
@@ -114,11 +132,7 @@ fn may_move_pointer(cx: Cx<'_, '_, '_, '_>, inst: ir::Inst, z: ir::Value) -> boo
     if cx.ty(z).lane_type().is_float() {
         return (0..bytes).step_by(8).any(given);
     }
-    if is_plain_integer(func, inst) || is_integer_access(func, inst) || !facts.number_uses(z).escapes {
-        return false;
-    }
-    let known = |word: i64| facts.contents.is_stated_float((base, at.wrapping_add(word)));
-    (0..bytes).step_by(8).any(|word| given(word) || !known(word))
+    !is_plain_integer(func, inst) && !is_integer_access(func, inst) && facts.number_uses(z).escapes
 }
 
 /// What is copied.
