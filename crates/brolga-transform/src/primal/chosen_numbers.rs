@@ -55,7 +55,7 @@ pub(crate) fn chosen_numbers(func: &mut ir::Function) {
     }
     let mut cx = ChosenCx { func, users };
     // Those that are a part of another one's arm come behind it.
-    let changed = selects.into_iter().rev().fold(false, |any, select| cx.select(select) || any);
+    let changed = selects.into_iter().rev().filter(|&select| cx.select(select)).count() > 0;
     if changed {
         func.dfg.resolve_all_aliases();
     }
@@ -207,7 +207,7 @@ impl ChosenCx<'_> {
         let ends: Vec<ir::Value> = order.iter().filter_map(made_of).chain(is_int.then_some(v)).collect();
         let mut again =
             Again { cx: self, here, moved: &moved, loads: &loads, made: Vec::new(), seen: HashMap::default() };
-        let any = ends.into_iter().fold(false, |any, end| again.made_of_memory(end, 0) || any);
+        let any = ends.into_iter().filter(|&end| again.made_of_memory(end, 0)).count() > 0;
         let again = again.made;
         any.then_some(Arm { moved: order, again })
     }
@@ -297,7 +297,7 @@ impl Again<'_, '_> {
             return false;
         }
         let args: SmallVec<[ir::Value; 4]> = func.dfg.inst_args(inst).iter().copied().collect();
-        let any = args.into_iter().fold(false, |any, a| self.made_of_memory(a, steps + 1) || any);
+        let any = args.into_iter().filter(|&a| self.made_of_memory(a, steps + 1)).count() > 0;
         if any && !self.moved.contains(inst) {
             self.made.push(inst);
         }
