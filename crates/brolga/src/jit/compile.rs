@@ -11,10 +11,10 @@
 //! serves all signatures. What the request asked for is its own entry point, unless others call it
 //! (`brolga_transform::clif::entry_thunk`).
 //!
-//! Only what the derivative calls is compiled with it. The primal is [added](Compiled::add) to the
-//! same module when it is called, so that a function or a data object has one address for both. So
-//! is the second derivative of a program that [asks for addresses](super::tiers): the symbols of
-//! derived functions then mean those of the second.
+//! Only what the derivative calls is compiled with it. The primal is [added](CompiledModule::add)
+//! to the same module when it is called, so that a function or a data object has one address for
+//! both. So is the second derivative of a program that [asks for addresses](super::tiers): the
+//! symbols of derived functions then mean those of the second.
 //!
 //! **Errors.** A symbol that is no data object (AD0151), a function that nothing defines (AD0152; a
 //! fork or a loop that is none, AD0191), and a call of a data object (AD0153).
