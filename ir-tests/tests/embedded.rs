@@ -38,18 +38,11 @@ pub(crate) struct Tally {
     pub wrong: Vec<String>,
 }
 
-/// A known fault (KNOWN-LIMITS.md): a pair in a module loses the cotangent of a word that is stored
-/// by halves.
-const LOST_HALVES: &str = "words/%as_float";
-
 const MODES: [Mode; 3] = [Mode::Combined, Mode::Split, Mode::Tangent];
 
 fn all_calls(mode: Mode) {
     let mut tally = Tally::default();
     for line in ir_tests::cases::lines(&["errors", "real", "nested"], mode as usize) {
-        if mode == Mode::Split && line.name().starts_with(LOST_HALVES) {
-            continue;
-        }
         judge(&mut tally, &line.file, &line.call, &line.name(), mode);
     }
     let Tally { compared, rooms, refused, unsupported, full, grown, wrong } = &tally;

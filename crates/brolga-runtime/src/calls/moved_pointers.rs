@@ -85,25 +85,33 @@ pub unsafe extern "C" fn brolga_drop_pointers(
     }
 }
 
-/// Whether a pointer that has a shadow lies in one of the words that `n` bytes are part of. In a
-/// batch `unit` is its width, and addresses and lengths are so many times what they are.
+/// Whether a pointer that has a shadow lies in one of the words that `n` bytes from `src` on are
+/// part of. The shadow of `src` is at `wide + delta`: in a batch, whose width is `unit`, shadows
+/// are so many times as large, and `wide` is so many times `src`.
 ///
 /// # Safety
 /// The primal may be read in the multiples of eight around the `n` bytes, and so may the shadow, if
 /// there is one.
-pub unsafe extern "C" fn brolga_meets_pointers(src: u64, src_delta: u64, n: u64, least: u64, unit: u64) -> u64 {
-    if src_delta == 0 || n == 0 {
+pub unsafe extern "C" fn brolga_meets_pointers(
+    src: *const u8,
+    wide: u64,
+    delta: u64,
+    n: u64,
+    least: u64,
+    unit: u64,
+) -> u64 {
+    if delta == 0 || n == 0 {
         return 0;
     }
-    let first = src / unit;
+    let src = src as u64;
     // A pointer that stands for itself has no shadow of its own.
     let is_one = |at: u64| {
-        let shadow = at.wrapping_mul(unit).wrapping_add(src_delta) as *const u64;
+        let shadow = wide.wrapping_add(delta).wrapping_add(at.wrapping_sub(src).wrapping_mul(unit)) as *const u64;
         // SAFETY: our contract.
         let [word, primal] = unsafe { [shadow.read_unaligned(), (at as *const u64).read_unaligned()] };
         addresses(least).contains(&word) && word != primal.wrapping_mul(unit)
     };
-    u64::from((first & !7..first.wrapping_add(n / unit)).step_by(8).any(is_one))
+    u64::from((src & !7..src.wrapping_add(n)).step_by(8).any(is_one))
 }
 
 #[cfg(test)]
@@ -127,7 +135,10 @@ mod tests {
         assert_eq!(to[3..], [0, 1.0f64.to_bits(), 0]);
         assert_eq!(from[3], 0x7000_0000_1000);
         // SAFETY: as above.
-        let met = |at: u64, n| unsafe { brolga_meets_pointers(s as u64 + at, 24, n, LEAST, 1) };
+        let met = |at: usize, n| unsafe {
+            let at = s.wrapping_add(at);
+            brolga_meets_pointers(at, at as u64, 24, n, LEAST, 1)
+        };
         assert_eq!([met(0, 1), met(7, 1), met(8, 8), met(9, 8)], [1, 1, 0, 1]);
     }
 

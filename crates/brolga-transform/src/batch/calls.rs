@@ -35,7 +35,7 @@ fn of_primal_memory(symbol: &str) -> &'static [usize] {
         "brolga_zero" => &[0, 2],
         "brolga_copy_shadow" | "brolga_memmove_rev" => &[0, 2, 4],
         "brolga_copy_pointers" | "brolga_drop_pointers" => &[0, 2, 4],
-        "brolga_meets_pointers" => &[0, 2, 4],
+        "brolga_meets_pointers" => &[1, 5],
         _ => &[],
     }
 }

@@ -30,7 +30,7 @@ use brolga_ir::block::{CfgBlocks, Ids};
 use brolga_ir::lift::lift;
 use brolga_ir::map::Table;
 use brolga_ir::names::Names;
-use brolga_ir::{BlockId, Diagnostics, Mode};
+use brolga_ir::{BlockId, Diagnostics, Mode, TapeKind};
 use cranelift_codegen::ir;
 
 use crate::assemble::assembly::{VariantGraphs, assemble};
@@ -238,8 +238,9 @@ pub(crate) fn derive_variant<'a>(
 
 /// What a function does that all have to know of, and do not yet.
 fn need(cx: Context<'_>, facts: &Facts<'_>) -> Option<ProgramFact> {
-    // A module asks where it stores them. What has no run time takes such words for numbers.
-    let may_ask = !cx.program.vmctx_pointers_only && !cx.options.tape.is_standalone();
+    // A module asks where it stores them. A derivative that is derived again takes such words for
+    // numbers.
+    let may_ask = !cx.program.vmctx_pointers_only && cx.options.tape != TapeKind::Typed;
     let asks = || facts.activity.computes_bits() || may_ask && facts.activity.uses_unknown;
     if !cx.demanded && asks() {
         return Some(ProgramFact::Demands);

@@ -200,7 +200,7 @@ impl CopiedBytes {
 fn meets(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, at: Val, delta: Val, n: Val, least: i64) {
     let [least, unit] = [least, 1].map(|n| cx.iconst(w, n));
     let met = Val::D(cx.t.ids.dv());
-    let operands = [at, delta, n, least, unit].map(Some);
-    cx.helper(w, "brolga_meets_pointers", &operands, &[I64; 5], [(met, I64)].into(), false);
+    let operands = [at, at, delta, n, least, unit].map(Some);
+    cx.helper(w, "brolga_meets_pointers", &operands, &[I64; 6], [(met, I64)].into(), false);
     cx.push(w, Defs::default(), AdOp::TrapIf(met, Check::MovedPointer));
 }
