@@ -35,7 +35,9 @@ use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store::last_store;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
-use crate::query::{access_address, access_bytes, access_offset, constant_int, signature_id, stored_operand};
+use crate::query::{
+    access_address, access_bytes, access_offset, alternatives, constant_int, signature_id, stored_operand,
+};
 use crate::variant::{ParamMode, ResultMode};
 
 const BY_TURNS_NOTE: &str = "one place in the shadow cannot be the address of a shadow and a cotangent in the same run";
@@ -210,7 +212,7 @@ impl Cx<'_> {
                     _ => {}
                 },
                 Some(RootKind::Phi(b, i)) => work.extend(self.i.cfg.incoming(*b, *i)),
-                Some(RootKind::Select(inst)) => work.extend(&func.dfg.inst_args(*inst)[1..]),
+                Some(RootKind::Select(inst)) => work.extend(alternatives(func, *inst)),
                 Some(RootKind::Load(inst)) if through_memory => work.extend(stored_beside(*inst)),
                 _ => {}
             }

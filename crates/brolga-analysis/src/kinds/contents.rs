@@ -36,7 +36,10 @@ use crate::lattice::kinds::Kinds;
 use crate::lattice::number_uses::NumberUses;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Base, Cell, cell_of, object_of};
-use crate::query::{access_address, access_bytes, access_offset, constant_int, is_taped_address, signature_id};
+use crate::query::{
+    access_address, access_bytes, access_offset, alternatives, constant_int, extreme_condition, is_taped_address,
+    signature_id,
+};
 use crate::summary::Record;
 use crate::uses::{Use, Uses};
 use crate::variant::ParamMode;
@@ -475,11 +478,10 @@ pub fn compute(
                         }
                     }
                 }
-                Opcode::Select | Opcode::SelectSpectreGuard => {
+                op if matches!(op, Opcode::Select | Opcode::SelectSpectreGuard) || extreme_condition(op).is_some() => {
                     let v = func.dfg.first_result(inst);
                     if p.address.contains(v) || p.root(v).is_some() {
-                        c.union(args[1], v);
-                        c.union(args[2], v);
+                        alternatives(func, inst).iter().for_each(|&a| c.union(a, v));
                     }
                 }
                 _ => {}

@@ -37,7 +37,9 @@ use crate::kinds::wide_pointers::{is_wide, may_be_in, put_in, taken_from};
 use crate::memory::reaching_store::last_store;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::cell_of;
-use crate::query::{access_address, access_offset, constant_int, is_taped_address, signature_id};
+use crate::query::{
+    access_address, access_offset, alternatives, constant_int, extreme_condition, is_taped_address, signature_id,
+};
 use crate::summary::{Origins, Record, Summaries};
 use crate::variant::ParamMode;
 
@@ -70,7 +72,7 @@ pub enum RootKind {
     Call(ir::Inst, usize),
     /// A block parameter, by index, that several deltas reach.
     Phi(ir::Block, usize),
-    /// `select` between different deltas.
+    /// `select`, or the larger or smaller of two, between different deltas (`alternatives`).
     Select(ir::Inst),
     /// Sum of two deltas.
     Sum(ir::Value, ir::Value),
@@ -180,6 +182,16 @@ fn look_at(cx: &PointerInput<'_>, v: ir::Value, depth: u32, known: &mut HashMap<
         },
         ValueDef::Union(..) => 0,
     }
+}
+
+/// Whether a value is the larger or smaller of an address in the memory of `from` and of a bound
+/// that is no pointer, as far as is known: how far it is from there is a number.
+fn is_bounded_by(func: &ir::Function, p: &Pointers, extreme: ir::Value, from: ir::Value) -> bool {
+    let made = func.dfg.value_def(extreme).inst();
+    let Some(inst) = made.filter(|&i| extreme_condition(func.dfg.insts[i].opcode()).is_some()) else { return false };
+    let &[a, b] = func.dfg.inst_args(inst) else { return false };
+    let is = |at: ir::Value, bound: ir::Value| p.delta[at] == p.delta[from] && p.delta[bound] == Delta::None;
+    is(a, b) || is(b, a)
 }
 
 /// Compute addresses and deltas.
@@ -454,6 +466,7 @@ fn transfer(
             (Delta::Root(a), Delta::Root(b)) => root(p, RootKind::Sum(a, b)),
         },
         Opcode::Isub => match (d(0), d(1)) {
+            (Delta::Lost, Delta::Root(_)) if is_bounded_by(func, p, args[0], args[1]) => Delta::None,
             (Delta::Lost, _) | (_, Delta::Lost) => Delta::Lost,
             (Delta::Unknown, _) | (_, Delta::Unknown) => Delta::Unknown,
             (x, Delta::None) => x,
@@ -462,10 +475,10 @@ fn transfer(
             (Delta::None, Delta::Root(_)) => Delta::Lost,
         },
         Opcode::Band | Opcode::Bor => masked(func, args, [d(0), d(1)], op == Opcode::Band),
-        // One of two addresses in the same memory.
         Opcode::Umax | Opcode::Umin | Opcode::Smax | Opcode::Smin => match (d(0), d(1)) {
             (Delta::Unknown, x) | (x, Delta::Unknown) => x,
             (a, b) if a == b => a,
+            (Delta::Root(_), Delta::Root(_)) => root(p, RootKind::Select(inst)),
             _ => Delta::Lost,
         },
         Opcode::Select | Opcode::SelectSpectreGuard => match (d(1), d(2)) {
@@ -624,7 +637,7 @@ fn closed(cx: &PointerInput<'_>, p: &Pointers, mut set: EntitySet<ir::Value>) ->
         let wrong = choices.iter().find(|(v, kind)| {
             let ok = match kind {
                 RootKind::Phi(b, i) => cx.cfg.incoming(*b, *i).all(|a| is_in(&set, a)),
-                RootKind::Select(inst) => func.dfg.inst_args(*inst)[1..].iter().all(|&a| is_in(&set, a)),
+                RootKind::Select(inst) => alternatives(func, *inst).iter().all(|&a| is_in(&set, a)),
                 _ => true,
             };
             !ok && set.contains(*v)
@@ -647,7 +660,7 @@ pub(crate) fn origins(cx: &PointerInput<'_>, p: &Pointers, v: ir::Value, out: &m
         match p.roots.get(&r) {
             Some(RootKind::Param(i)) => drop(out.params.insert(*i)),
             Some(RootKind::Phi(b, i)) => work.extend(cx.cfg.incoming(*b, *i)),
-            Some(RootKind::Select(inst)) => work.extend(&cx.func.dfg.inst_args(*inst)[1..]),
+            Some(RootKind::Select(inst)) => work.extend(alternatives(cx.func, *inst)),
             Some(RootKind::Sum(a, b) | RootKind::Diff(a, b)) => work.extend([*a, *b]),
             // A callee that passes on what it is given, perhaps to itself, has no pointers of its
             // own.

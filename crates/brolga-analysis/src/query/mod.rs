@@ -16,6 +16,7 @@ pub mod callee;
 pub mod cell;
 
 use brolga_ir::lower::{Channel, INTEGER_REGION};
+use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Signature};
 
 /// The value of an `iconst`.
@@ -24,6 +25,23 @@ pub fn constant_int(func: &ir::Function, v: ir::Value) -> Option<i64> {
         InstructionData::UnaryImm { imm, .. } => Some(imm.bits()),
         _ => None,
     }
+}
+
+/// The two values of which a choice is one.
+pub fn alternatives(func: &ir::Function, choice: ir::Inst) -> &[ir::Value] {
+    let args = func.dfg.inst_args(choice);
+    &args[args.len() - 2..]
+}
+
+/// The condition under which the larger or smaller of two integers is the first.
+pub fn extreme_condition(opcode: Opcode) -> Option<IntCC> {
+    Some(match opcode {
+        Opcode::Smax => IntCC::SignedGreaterThan,
+        Opcode::Smin => IntCC::SignedLessThan,
+        Opcode::Umax => IntCC::UnsignedGreaterThan,
+        Opcode::Umin => IntCC::UnsignedLessThan,
+        _ => return None,
+    })
 }
 
 /// The instruction of the input that an instruction of the normalised function stems from.

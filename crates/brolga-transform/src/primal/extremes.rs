@@ -16,7 +16,7 @@
 //!
 //! **Cost.** A walk over the instructions.
 
-use cranelift_codegen::ir::condcodes::IntCC;
+use brolga_analysis::query::extreme_condition;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode};
 
 use crate::primal::edit::before;
@@ -26,13 +26,7 @@ pub(crate) fn extremes(func: &mut ir::Function) {
     let all: Vec<ir::Inst> = func.layout.blocks().flat_map(|b| func.layout.block_insts(b)).collect();
     for inst in all {
         let InstructionData::Binary { opcode, args: [x, y] } = func.dfg.insts[inst] else { continue };
-        let cond = match opcode {
-            Opcode::Smax => IntCC::SignedGreaterThan,
-            Opcode::Smin => IntCC::SignedLessThan,
-            Opcode::Umax => IntCC::UnsignedGreaterThan,
-            Opcode::Umin => IntCC::UnsignedLessThan,
-            _ => continue,
-        };
+        let Some(cond) = extreme_condition(opcode) else { continue };
         let ty = func.dfg.value_type(x);
         let of_float = [x, y].into_iter().any(|v| is_of_float(func, v));
         if !matches!(ty.lane_type().bytes(), 4 | 8) || !(ty.is_vector() || of_float) {

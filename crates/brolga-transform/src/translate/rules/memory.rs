@@ -14,7 +14,7 @@
 //! **Source.** Shadow memory: Enzyme (Moses and Churavy, 2020).
 
 use brolga_analysis::activity::State;
-use brolga_analysis::query::{access_bytes, is_integer_access};
+use brolga_analysis::query::{access_bytes, alternatives, extreme_condition, is_integer_access};
 use brolga_analysis::{Delta, MemRole, RootKind};
 use brolga_ir::inst::{AdOp, Args, Arith, Check, ClearQuery, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{MemoryMode, TapeKind};
@@ -256,18 +256,36 @@ pub(crate) fn stack_addr(cx: &mut StmtCx<'_, '_, '_>) {
     }
 }
 
-/// Sums and differences of two deltas, where a value is its own root.
+/// Sums and differences of two deltas, and choices between them, where a value is its own root.
 pub(crate) fn pointer_arith(cx: &mut StmtCx<'_, '_, '_>) {
     for &v in cx.results() {
         if cx.facts().pointers.delta[v] != Delta::Root(v) {
             continue;
         }
-        let (op, a, b) = match cx.facts().pointers.roots.get(&v) {
-            Some(RootKind::Sum(a, b)) => (Arith::Iadd, *a, *b),
-            Some(RootKind::Diff(a, b)) => (Arith::Isub, *a, *b),
+        let both = |op, a, b| (op, [Val::Delta(a), Val::Delta(b)].into());
+        let (op, operands) = match cx.facts().pointers.roots.get(&v) {
+            Some(&RootKind::Sum(a, b)) => both(Arith::Iadd, a, b),
+            Some(&RootKind::Diff(a, b)) => both(Arith::Isub, a, b),
+            Some(&RootKind::Select(choice)) => (Arith::SelectAll, chosen_delta(cx, choice)),
             _ => continue,
         };
-        let op = AdOp::Arith(op, [Val::Delta(a), Val::Delta(b)].into(), types::I64);
+        let op = AdOp::Arith(op, operands, types::I64);
         cx.push(FragmentKind::After, [(Val::Delta(v), types::I64)].into(), op);
     }
+}
+
+/// The condition of a choice between pointers, and their deltas.
+fn chosen_delta(cx: Cx<'_, '_, '_, '_>, choice: ir::Inst) -> Args {
+    let func = cx.func();
+    let w = FragmentKind::After;
+    let args = alternatives(func, choice);
+    let condition = match extreme_condition(func.dfg.insts[choice].opcode()) {
+        Some(cc) => {
+            let both = [args[0], args[1]].map(Val::Primal);
+            cx.emit(w, AdOp::Arith(Arith::Icmp(cc), both.into(), types::I8), types::I8)
+        }
+        None => Val::Primal(cx.args()[0]),
+    };
+    let [x, y] = [args[0], args[1]].map(|v| cx.delta_or_zero(w, v));
+    [condition, x, y].into()
 }

@@ -25,6 +25,7 @@
 
 use brolga_analysis::MemRole;
 use brolga_analysis::lattice::kinds::Kinds;
+use brolga_analysis::memory::reaching_store::last_store;
 use brolga_analysis::query::cell::cell_of;
 use brolga_analysis::query::{access_bytes, access_offset, is_integer_access, is_plain_integer};
 use brolga_ir::MemoryMode;
@@ -128,6 +129,11 @@ fn may_move_pointer(cx: Cx<'_, '_, '_, '_>, inst: ir::Inst, z: ir::Value) -> boo
     }
     let (base, at) = cell_of(func, cx.args()[0], access_offset(func, inst));
     let bytes = i64::from(access_bytes(func, inst));
+    // What is stored as a part is none of a pointer, though the rest of one may still lie there.
+    let found = last_store(func, &facts.cfg, inst, (base, at), access_bytes(func, inst));
+    if bytes < 8 && found.is_some_and(|f| f.sure && f.offset == 0 && i64::from(f.bytes) == bytes) {
+        return false;
+    }
     let given = |word: i64| facts.given((base, at.wrapping_add(word))).has(Kinds::POINTER);
     if cx.ty(z).lane_type().is_float() {
         return (0..bytes).step_by(8).any(given);

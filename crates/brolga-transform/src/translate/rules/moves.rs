@@ -12,7 +12,6 @@
 use brolga_analysis::activity::State;
 use brolga_analysis::bits::bit_idioms::{self, BitOp};
 use brolga_analysis::query::is_one_lane;
-use brolga_analysis::{Delta, RootKind};
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::{
     self, InstructionData, Opcode, Type,
@@ -43,7 +42,7 @@ pub(crate) fn as_float(cx: Cx<'_, '_, '_, '_>, v: ir::Value, shape: Shape) -> Va
 /// `z = c ? x : y`: z̄ goes to the one that was chosen, and nothing to the other (by selection, not
 /// by a product).
 pub(crate) fn select(cx: Cx<'_, '_, '_, '_>) {
-    select_delta(cx);
+    super::memory::pointer_arith(cx);
     let args = cx.args();
     let c = Val::Primal(args[0]);
     if let Some((ct, shape)) = ct_of_result(cx) {
@@ -57,20 +56,6 @@ pub(crate) fn select(cx: Cx<'_, '_, '_, '_>) {
                 nothing_arrives(cx, by, shape);
             }
         }
-    }
-}
-
-/// The delta of a chosen pointer, where it is its own root.
-pub(crate) fn select_delta(cx: Cx<'_, '_, '_, '_>) {
-    let (z, args) = (cx.results()[0], cx.args());
-    let c = Val::Primal(args[0]);
-    if cx.facts().pointers.delta[z] == Delta::Root(z)
-        && matches!(cx.facts().pointers.roots.get(&z), Some(RootKind::Select(_)))
-    {
-        let x = cx.delta_or_zero(FragmentKind::After, args[1]);
-        let y = cx.delta_or_zero(FragmentKind::After, args[2]);
-        let op = AdOp::Arith(Arith::SelectAll, [c, x, y].into(), types::I64);
-        cx.push(FragmentKind::After, [(Val::Delta(z), types::I64)].into(), op);
     }
 }
 

@@ -23,7 +23,8 @@ use super::fit::{POISON, tangent_type, type_of, unknown};
 use super::value::{define, define_as, tangent, tangent_as};
 use crate::translate::convert::mask_type;
 use crate::translate::rules::fragments::{lane_type, lanes};
-use crate::translate::rules::moves::{as_float, in_pairs, lane_immediate, pair, select_delta, times_sign, with_pair};
+use crate::translate::rules::memory::pointer_arith;
+use crate::translate::rules::moves::{as_float, in_pairs, lane_immediate, pair, times_sign, with_pair};
 use crate::translate::rules::ulp::scaled;
 use crate::translate::stmt::Cx;
 
@@ -35,7 +36,7 @@ fn shape_of_result(cx: Cx<'_, '_, '_, '_>) -> Option<(ir::Value, Shape)> {
 
 /// `z = c ? x : y`.
 pub(super) fn select(cx: Cx<'_, '_, '_, '_>) {
-    select_delta(cx);
+    pointer_arith(cx);
     let Some((z, shape)) = shape_of_result(cx) else { return };
     let args = cx.args();
     let [x, y] = [args[1], args[2]].map(|v| tangent_as(cx, v, shape));
