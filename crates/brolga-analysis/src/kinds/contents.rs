@@ -23,7 +23,7 @@
 
 use std::collections::BTreeMap;
 
-use brolga_ir::map::HashMap;
+use brolga_ir::map::{HashMap, HashSet};
 use brolga_rules::MathKind;
 use cranelift_codegen::ir::{self, Opcode, types};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -34,6 +34,7 @@ use crate::kinds::number_uses::NumberInput;
 use crate::kinds::pointers::{PointerInput, Pointers, RootKind};
 use crate::lattice::kinds::Kinds;
 use crate::lattice::number_uses::NumberUses;
+use crate::memory::reaching_store::{ReachingStore, last_store};
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Base, Cell, cell_of, object_of};
 use crate::query::{
@@ -60,6 +61,9 @@ pub struct Contents {
     moved_by_offset: EntitySet<ir::Value>,
     /// Loaded integers that move, whole or in part: to memory, to a callee, to a float.
     pub moved: EntitySet<ir::Value>,
+    /// Those whose place holds pointers alone, by accesses of the place itself: where they are
+    /// copied to, there may be something else at another time.
+    from_pointers: EntitySet<ir::Value>,
 }
 
 impl Contents {
@@ -194,6 +198,47 @@ impl Contents {
             .fold(Kinds::NONE, |a, (_, k)| a.join(k.floats()))
     }
 
+    /// What [`Self::from_pointers`] is. A place that is computed is an element of a table, of which
+    /// the class tells. At the places of `guesses`, words that may be pointers are stored. Where a
+    /// place has several lives, the store before the load says which it is in.
+    fn from_places_of_pointers(
+        &self,
+        cx: &PointerInput<'_>,
+        p: &Pointers,
+        guesses: &[(Cell, ir::Value)],
+    ) -> EntitySet<ir::Value> {
+        let func = cx.func;
+        let classes: HashSet<ir::Value> = guesses.iter().map(|g| self.find(g.1)).collect();
+        let cells: HashSet<Cell> = guesses.iter().map(|g| g.0).collect();
+        let is_from_one = |&v: &ir::Value| {
+            let inst = func.dfg.value_def(v).unwrap_inst();
+            let addr = access_address(func, inst).expect("a load has an address");
+            let cell = cell_of(func, addr, access_offset(func, inst));
+            let is_computed = match cell.0 {
+                Base::Value(v) => func.dfg.value_def(v).inst().is_some_and(|i| !func.dfg.insts[i].opcode().can_load()),
+                Base::Sum(..) => true,
+                Base::Slot(_) | Base::Data(_) => false,
+            };
+            let of_table = || match self.of_class(addr).moved() {
+                Kinds::NONE => classes.contains(&self.find(addr)),
+                known => known == Kinds::POINTER,
+            };
+            let word = |f: &ReachingStore| f.offset == 0 && f.bytes == 8;
+            let holds_pointers = match self.of_cell(cell).moved() {
+                _ if func.dfg.value_type(v) != types::I64 => false,
+                known if known.has_float() => last_store(func, cx.cfg, inst, cell, 8)
+                    .filter(word)
+                    .is_some_and(|f| p.root(func.dfg.inst_args(f.store)[0]).is_some()),
+                Kinds::NONE => cells.contains(&cell) || is_computed && of_table(),
+                known => known == Kinds::POINTER,
+            };
+            holds_pointers && !self.is_put_together(cell)
+        };
+        let mut all = EntitySet::new();
+        all.extend(self.moved.iter().filter(is_from_one));
+        all
+    }
+
     /// Whether an integer that is no pointer is stored in some of the eight bytes of a cell.
     fn is_put_together(&self, (base, at): Cell) -> bool {
         let stores = self.short.get(&base).into_iter();
@@ -215,9 +260,12 @@ struct CopiedBlock {
 }
 
 /// Where values go in memory, as a function's accesses tell.
+#[derive(Default)]
 struct Moves {
     /// Blocks and words that are copied.
     blocks: Vec<CopiedBlock>,
+    /// Addresses of the same.
+    addresses: Vec<(ir::Value, ir::Value)>,
     /// Where words lie that may be pointers: parameters that are stored, and what is loaded where
     /// pointers lie about.
     guesses: Vec<(Cell, ir::Value)>,
@@ -488,13 +536,17 @@ pub fn compute(
             }
         }
     }
-    let mut moves = Moves { blocks: copied_blocks(cx), guesses: Vec::new(), through_pointers: Vec::new() };
+    let mut moves = Moves { blocks: copied_blocks(cx), ..Moves::default() };
     // Evidence. What is loaded from the addresses of a typed tape is one, whatever becomes of it.
     for &inst in cx.cfg.all_insts() {
         if is_taped_address(func, inst) {
             pointer_copy.extend(func.dfg.inst_results(inst).iter().copied());
         }
         evidence(cx, p, uses, &mut c, &mut moves, inst);
+    }
+    c.from_pointers = c.from_places_of_pointers(cx, p, &moves.guesses);
+    for (from, to) in moves.addresses {
+        c.union(from, to);
     }
     // Where floats lie, those of the other size may lie as well.
     for (addr, floats) in moves.through_pointers {
@@ -528,7 +580,9 @@ pub fn beside_pointers(func: &ir::Function, c: &Contents) -> Vec<ir::Value> {
         Kinds::NONE if c.is_put_together(cell) => Kinds::NONE,
         _ => c.at(cell, addr),
     };
-    copies_where(func, &c.moved, there)
+    let mut found = copies_where(func, &c.moved, there);
+    found.extend(c.from_pointers.iter());
+    found
 }
 
 fn copies_where(
@@ -629,7 +683,7 @@ fn integer_evidence(
         if f.stored && !f.arithmetic {
             // What is copied from here to there is of one kind.
             for (to, at) in destinations(func, uses, v) {
-                c.union(addr, to);
+                moves.addresses.push((addr, to));
                 // Words of a module are no pointers.
                 if cx.program.vmctx_pointers_only {
                     continue;

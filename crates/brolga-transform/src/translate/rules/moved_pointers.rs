@@ -7,8 +7,7 @@
 //! **Answer.** A copy of bytes asks the shadow: a word that is an address there is copied by the
 //! forward pass, and taken out of the target by the pullback, before cotangents are moved
 //! (`brolga_runtime::calls::moved_pointers`). A word that is loaded as an integer traps if its
-//! shadow is an address; so does a copy where a derivative runs without the run time, or as that of
-//! a task. Nothing is asked where no function of the program loads an address: shadows of pointers
+//! shadow is an address; so does a copy in a derivative that is derived again. Nothing is asked where no function of the program loads an address: shadows of pointers
 //! in memory do not matter then. What is loaded by a float's type is asked only where callers keep
 //! a pointer in the same field.
 //!
@@ -28,8 +27,8 @@ use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::memory::reaching_store::last_store;
 use brolga_analysis::query::cell::cell_of;
 use brolga_analysis::query::{access_bytes, access_offset, is_integer_access, is_plain_integer};
-use brolga_ir::MemoryMode;
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};
+use brolga_ir::{MemoryMode, TapeKind};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, types};
 
@@ -158,10 +157,12 @@ pub(crate) fn may_copy_pointers(cx: Cx<'_, '_, '_, '_>, from: ir::Value) -> bool
     cx.facts().loads_pointers && cx.facts().delta(from).is_some()
 }
 
-/// Whether a copy asks shadows what each word is, in both halves.
+/// Whether a copy asks shadows what each word is, in both halves. In a batch it must be known what
+/// floats there are, since they lie wider.
 pub(crate) fn asks_each_word(cx: Cx<'_, '_, '_, '_>, from: ir::Value) -> bool {
     let facts = cx.facts();
-    let can = !facts.options.tape.is_standalone() && !facts.variant.strand && facts.options.width == 1;
+    let has_width = facts.options.width == 1 || facts.contents.of_class(from).floats() == Kinds::F64;
+    let can = facts.options.tape != TapeKind::Typed && has_width;
     can && facts.options.memory == MemoryMode::Leave && may_copy_pointers(cx, from)
 }
 
@@ -169,7 +170,7 @@ pub(crate) fn asks_each_word(cx: Cx<'_, '_, '_, '_>, from: ir::Value) -> bool {
 /// `singles` if there may be any among them.
 pub(crate) fn copy(cx: Cx<'_, '_, '_, '_>, copied: CopiedBytes, singles: bool) {
     let least = if singles { LEAST_AMONG_SINGLES } else { LEAST };
-    if cx.facts().options.tape.is_standalone() || cx.facts().variant.strand {
+    if cx.facts().options.tape == TapeKind::Typed {
         let w = FragmentKind::Before;
         let [_, _, at, delta, n] = copied.operands(cx, w);
         return meets(cx, w, at, delta, n, least);
