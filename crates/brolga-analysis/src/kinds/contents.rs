@@ -200,11 +200,13 @@ impl Contents {
 
     /// What [`Self::from_pointers`] is. A place that is computed is an element of a table, of which
     /// the class tells. At the places of `guesses`, words that may be pointers are stored. Where a
-    /// place has several lives, the store before the load says which it is in.
+    /// place has several lives, the store before the load says which it is in; else what is loaded
+    /// must only be stored whole, where the transform checks that it is no float.
     fn from_places_of_pointers(
         &self,
         cx: &PointerInput<'_>,
         p: &Pointers,
+        uses: &Uses,
         guesses: &[(Cell, ir::Value)],
     ) -> EntitySet<ir::Value> {
         let func = cx.func;
@@ -215,7 +217,10 @@ impl Contents {
             let addr = access_address(func, inst).expect("a load has an address");
             let cell = cell_of(func, addr, access_offset(func, inst));
             let is_computed = match cell.0 {
-                Base::Value(v) => func.dfg.value_def(v).inst().is_some_and(|i| !func.dfg.insts[i].opcode().can_load()),
+                Base::Value(v) => {
+                    let made = func.dfg.value_def(v).inst().map(|i| func.dfg.insts[i].opcode());
+                    made.is_some_and(|op| !op.can_load() && !op.is_call())
+                }
                 Base::Sum(..) => true,
                 Base::Slot(_) | Base::Data(_) => false,
             };
@@ -224,11 +229,14 @@ impl Contents {
                 known => known == Kinds::POINTER,
             };
             let word = |f: &ReachingStore| f.offset == 0 && f.bytes == 8;
+            let is_store =
+                |u: &Use| matches!(*u, Use::Inst(i, 0) if matches!(func.dfg.insts[i].opcode(), Opcode::Store));
             let holds_pointers = match self.of_cell(cell).moved() {
                 _ if func.dfg.value_type(v) != types::I64 => false,
                 known if known.has_float() => last_store(func, cx.cfg, inst, cell, 8)
                     .filter(word)
                     .is_some_and(|f| p.root(func.dfg.inst_args(f.store)[0]).is_some()),
+                _ if !uses.of(v).iter().all(is_store) => false,
                 Kinds::NONE => cells.contains(&cell) || is_computed && of_table(),
                 known => known == Kinds::POINTER,
             };
@@ -544,7 +552,7 @@ pub fn compute(
         }
         evidence(cx, p, uses, &mut c, &mut moves, inst);
     }
-    c.from_pointers = c.from_places_of_pointers(cx, p, &moves.guesses);
+    c.from_pointers = c.from_places_of_pointers(cx, p, uses, &moves.guesses);
     for (from, to) in moves.addresses {
         c.union(from, to);
     }
