@@ -6,7 +6,7 @@
 //!
 //! **Answer.** [`crate::calls::summarise`] computes a [`Summary`] for each function, and
 //! [`Summaries`] for all: which parameters are addresses, what lies behind them, between which ends
-//! bits move ([`Link`]), how they become floats ([`Demand`]) or numbers ([`IntegerFate`]), what
+//! bits move ([`Link`]), how they become floats ([`BitDemand`]) or numbers ([`IntegerFate`]), what
 //! functions write, and which can run later than in the primal ([`Delay`]). What has no summary has
 //! an answer that stands for that: `false`, nothing, or [`Sources::Anything`].
 //!
@@ -26,7 +26,7 @@ use crate::memory::punned_cells::PunnedCells;
 
 /// How the bits of an integer become a float's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Demand {
+pub enum BitDemand {
     /// As they are, whole or in pieces.
     Moved,
     /// By arithmetic, on one way at least.
@@ -89,7 +89,7 @@ pub struct Summary {
     /// Per parameter: what becomes of it as a number.
     pub number_uses: Vec<NumberUses>,
     /// Per parameter: how its bits become a float's, as far as the function tells.
-    pub demands: Vec<Option<Demand>>,
+    pub demands: Vec<Option<BitDemand>>,
     /// Per parameter: what becomes of it.
     pub becomes: BTreeSet<(usize, IntegerFate)>,
     /// It loads an address.
@@ -306,7 +306,7 @@ impl Summaries {
     }
 
     /// How the bits of a parameter of `f` become a float's.
-    pub fn demands(&self, f: FuncKey, i: usize) -> Option<Demand> {
+    pub fn demands(&self, f: FuncKey, i: usize) -> Option<BitDemand> {
         self.funcs.get(&f).and_then(|s| s.demands.get(i)).copied().flatten()
     }
 

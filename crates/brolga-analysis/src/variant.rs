@@ -146,7 +146,7 @@ impl Variant {
         Self { func, params, results, promises: vec![], preserved: Preserved::NOTHING, strand: false }
     }
 
-    /// Whether nothing is passed but addresses, numbers and floats. Of words that may be fragments
+    /// Whether nothing is passed but addresses, numbers and floats. Of words that may be pieces
     /// of floats (an address that has lain in memory) a template checks that no cotangent arrives.
     pub fn takes_words(&self) -> bool {
         self.params.iter().all(|p| match p {
@@ -162,7 +162,7 @@ impl Variant {
         matches!(driver, Some(Driver::Inverse(_))) && options.keeps_states() && of_words
     }
 
-    /// Signature of a pullback that undoes a call: behind the segment, what the forward pass takes.
+    /// Signature of a pullback that undoes a call: after the segment, what the forward pass takes.
     pub fn undo_signature(&self, primal: &Signature) -> Signature {
         let mut s = self.pullback_signature(primal);
         let given = self.forward_signature(primal).params;
@@ -202,7 +202,7 @@ impl Variant {
     /// Signature of the function of forward mode.
     pub fn tangent_signature(&self, primal: &Signature) -> Signature {
         let mut s = self.forward_signature(primal);
-        // The tangent of a fragment is of the fragment's own type.
+        // The tangent of a piece is of the piece's own type.
         let ty = |shape: Shape, primal_param: &AbiParam| match shape {
             Shape::Bytes { .. } => AbiParam::new(primal_param.value_type.as_int()),
             _ => AbiParam::new(shape.ty()),

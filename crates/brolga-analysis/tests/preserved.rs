@@ -317,7 +317,7 @@ fn in_a_module_blocks_are_told_apart() {
 
 #[test]
 fn in_a_module_the_rest_is_all_but_blocks() {
-    // Globals lie in front of memory, and are not kept.
+    // Globals lie before memory, and are not kept.
     assert_eq!(last("v9 = call fn5(v0, v1)", None), "r");
     assert_eq!(told(&module("v9 = call fn5(v0, v1)\n call fn3(v0, v1)"), &[], None)[0], "r");
     assert_eq!(told(&module("v9 = call fn5(v0, v1)\n call fn4(v0, v1)"), &[], None)[0], "");

@@ -11,7 +11,7 @@
 //! ```text
 //! v3 = ishl_imm v2, 3
 //! v4 = iadd v1, v3        v1 + 8 v2
-//! v5 = iadd_imm v4, 16    v1 + 8 v2 + 16, which is 16 behind v4
+//! v5 = iadd_imm v4, 16    v1 + 8 v2 + 16, which is 16 after v4
 //! ```
 //!
 //! Arithmetic is that of the machine, modulo a power of two, so it holds whatever overflows.

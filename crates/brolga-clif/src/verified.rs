@@ -1,10 +1,10 @@
 //! Verification between passes, by Cranelift's verifier.
 //!
-//! **Question.** A function does not verify behind all passes; which of them broke it? **Answer.**
-//! The verifier runs once, behind the last pass ([`Passes::is_sound`]). Only if it finds something
-//! do the passes run again, on the function as it was, and then it runs behind each that has
+//! **Question.** A function does not verify after all passes; which of them broke it? **Answer.**
+//! The verifier runs once, after the last pass ([`Passes::is_sound`]). Only if it finds something
+//! do the passes run again, on the function as it was, and then it runs after each that has
 //! changed the function ([`Passes::each`]): the same input gives the same output. What it finds is
-//! kept with the name of the pass ([`Broken`]); the passes behind it are left out. **Cost.**
+//! kept with the name of the pass ([`Broken`]); the passes after it are left out. **Cost.**
 //! Cranelift's verifier once, and a copy of the function; nothing if it is switched off.
 
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -25,7 +25,7 @@ pub struct Passes {
     broken: Option<Box<Broken>>,
 }
 
-/// A function that does not verify behind a pass.
+/// A function that does not verify after a pass.
 #[derive(Debug)]
 pub struct Broken {
     /// The pass.
@@ -37,12 +37,12 @@ pub struct Broken {
 }
 
 impl Passes {
-    /// To be asked behind the last pass, if it is `on`.
+    /// To be asked after the last pass, if it is `on`.
     pub fn verified(on: bool) -> Self {
         Self { on, ..Self::default() }
     }
 
-    /// To be asked behind each pass.
+    /// To be asked after each pass.
     pub fn each() -> Self {
         Self { on: true, each: true, ..Self::default() }
     }
@@ -52,7 +52,7 @@ impl Passes {
         self.on
     }
 
-    /// Behind all passes: whether the function verifies. What is found is kept.
+    /// After all passes: whether the function verifies. What is found is kept.
     pub fn is_sound(&mut self, func: &ir::Function) -> bool {
         if self.on && !self.is_broken() {
             self.verify("clif", func);
@@ -65,7 +65,7 @@ impl Passes {
         self.broken.is_some()
     }
 
-    /// Behind a pass: whether the next one may run.
+    /// After a pass: whether the next one may run.
     pub fn check_after(&mut self, pass: &'static str, func: &ir::Function) -> bool {
         if self.each && !self.is_broken() {
             let now = hash(func);

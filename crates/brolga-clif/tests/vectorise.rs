@@ -101,92 +101,142 @@ const SHAPES: [(&str, i64); 9] = [
     ),
 ];
 
-/// A loop, and how often it adds to one place in all iterations.
-fn program(noise: &mut Noise) -> (String, usize) {
-    let (ty, vector, shift, width) =
-        if noise.below(4) == 0 { ("f32", "f32x4", 2, 4_i64) } else { ("f64", "f64x2", 3, 8) };
-    // Some step over every other element, and some of the rest go the other way beside what they
-    // do.
-    let stride = i64::from(noise.below(12) == 0);
-    let against = stride == 0 && noise.below(12) == 0;
-    let mut body = "v20 = ishl v50, v43\nv24 = isub v2, v20\n".to_owned();
-    for p in 0..3 {
-        writeln!(body, "v2{} = iadd v{p}, v20", p + 1).unwrap();
+/// Types of a loop's floats, and their size.
+#[derive(Clone, Copy)]
+struct FloatType {
+    scalar: &'static str,
+    vector: &'static str,
+    width: i64,
+}
+
+/// The body of a loop, as it grows.
+struct LoopBody {
+    of: FloatType,
+    /// Some accesses go the other way.
+    against: bool,
+    text: String,
+    /// Floats that can be read, and those of the size of what is in memory.
+    floats: Vec<String>,
+    leaves: Vec<String>,
+    /// What the loop carries.
+    next: String,
+    fresh: u32,
+    stores: usize,
+    cells: usize,
+}
+
+impl LoopBody {
+    fn new(of: FloatType, against: bool) -> Self {
+        let floats = vec!["v5".to_owned(), "v44".to_owned()];
+        let leaves = floats.clone();
+        let mut text = "v20 = ishl v50, v43\nv24 = isub v2, v20\n".to_owned();
+        for p in 0..3 {
+            writeln!(text, "v2{} = iadd v{p}, v20", p + 1).unwrap();
+        }
+        Self { of, against, text, floats, leaves, next: "v11".to_owned(), fresh: 100, stores: 0, cells: 0 }
     }
-    let mut floats = vec!["v5".to_owned(), "v44".to_owned()];
-    let mut leaves = floats.clone();
-    let mut next = "v11".to_owned();
-    let mut fresh = 100;
-    let (mut stores, mut cells) = (0, 0);
-    for _ in 0..3 + noise.below(6) {
-        fresh += 10;
+
+    fn any(noise: &mut Noise, floats: &[String]) -> String {
+        floats[noise.below(floats.len() as u64) as usize].clone()
+    }
+
+    fn float(&self, noise: &mut Noise) -> String {
+        Self::any(noise, &self.floats)
+    }
+
+    fn place(&self, noise: &mut Noise) -> String {
+        let off = (noise.below(5) as i64 - 2) * if noise.below(2) == 0 { 0 } else { self.of.width };
+        format!("v2{}{off:+}", if self.against && noise.below(3) == 0 { 4 } else { 1 + noise.below(3) })
+    }
+
+    /// One more statement.
+    fn grow(&mut self, noise: &mut Noise) {
+        self.fresh += 10;
+        let fresh = self.fresh;
         let v = format!("v{fresh}");
-        let any = |noise: &mut Noise, floats: &[String]| floats[noise.below(floats.len() as u64) as usize].clone();
-        let place = |noise: &mut Noise| {
-            let off = (noise.below(5) as i64 - 2) * if noise.below(2) == 0 { 0 } else { width };
-            format!("v2{}{off:+}", if against && noise.below(3) == 0 { 4 } else { 1 + noise.below(3) })
-        };
-        match noise.below(13) {
+        let FloatType { scalar: ty, vector, width } = self.of;
+        let text = match noise.below(13) {
             12 => {
                 // Adds to one place in all iterations.
                 let off = width * (noise.below(7) as i64 - 3);
                 let at = format!("v{}{off:+}", noise.one_of(&["0", "1", "2", "2"]));
-                let x = any(noise, &leaves);
+                let x = Self::any(noise, &self.leaves);
                 let by = noise.one_of(&["fadd", "fsub"]);
-                writeln!(body, "{v} = load.{ty} {at}\nv{} = {by} {v}, {x}\nstore v{}, {at}", fresh + 1, fresh + 1)
-                    .unwrap();
-                cells += 1;
-                continue;
+                writeln!(self.text, "{v} = load.{ty} {at}\nv{0} = {by} {v}, {x}\nstore v{0}, {at}", fresh + 1).unwrap();
+                self.cells += 1;
+                return;
             }
             0..=2 => {
-                writeln!(body, "{v} = load.{ty} {}", place(noise)).unwrap();
-                leaves.push(v.clone());
+                self.leaves.push(v.clone());
+                format!("{v} = load.{ty} {}", self.place(noise))
             }
             3..=5 => {
-                let (x, y) = (any(noise, &floats), any(noise, &floats));
-                writeln!(body, "{v} = {} {x}, {y}", noise.one_of(&["fadd", "fmul", "fsub", "fdiv"])).unwrap();
+                let (x, y) = (self.float(noise), self.float(noise));
+                format!("{v} = {} {x}, {y}", noise.one_of(&["fadd", "fmul", "fsub", "fdiv"]))
             }
             6 => {
-                let (x, y, z) = (any(noise, &floats), any(noise, &floats), any(noise, &floats));
-                writeln!(
-                    body,
-                    "v{} = fcmp {} {x}, {y}",
-                    fresh + 1,
-                    noise.one_of(&["lt", "ge", "ne", "uno", "one", "ueq"])
-                )
-                .unwrap();
-                writeln!(body, "{v} = select v{}, {z}, {x}", fresh + 1).unwrap();
+                let (x, y, z) = (self.float(noise), self.float(noise), self.float(noise));
+                let cc = noise.one_of(&["lt", "ge", "ne", "uno", "one", "ueq"]);
+                format!("v{0} = fcmp {cc} {x}, {y}\n{v} = select v{0}, {z}, {x}", fresh + 1)
             }
             7 => {
                 // A product with a guard.
-                let (x, y) = (any(noise, &floats), any(noise, &floats));
-                writeln!(body, "v{0} = {6}\nv{1} = fcmp {5} v{0}, v45\nv{2} = bitcast.{vector} little v{1}\nv{3} = extractlane v{2}, 0\nv{4} = fmul {x}, {y}\n{v} = band v{4}, v{3}", fresh + 1, fresh + 2, fresh + 3, fresh + 4, fresh + 5, noise.one_of(&["ne", "ne", "lt", "ge"]), noise.one_of(&[&format!("scalar_to_vector.{vector} {x}"), &format!("insertlane v45, {x}, 0")])).unwrap();
+                let (x, y) = (self.float(noise), self.float(noise));
+                let cc = noise.one_of(&["ne", "ne", "lt", "ge"]);
+                let lane = noise
+                    .one_of(&[&format!("scalar_to_vector.{vector} {x}"), &format!("insertlane v45, {x}, 0")])
+                    .clone();
+                let [a, b, c, d, e] = [1, 2, 3, 4, 5].map(|n| fresh + n);
+                format!(
+                    "v{a} = {lane}\nv{b} = fcmp {cc} v{a}, v45\nv{c} = bitcast.{vector} little v{b}\n\
+                     v{d} = extractlane v{c}, 0\nv{e} = fmul {x}, {y}\n{v} = band v{e}, v{d}"
+                )
             }
             8 => {
                 let base = noise.one_of(&["0", "1", "2", "2"]);
-                writeln!(body, "{v} = load.{ty} v{base}{:+}", width * (noise.below(7) as i64 - 3)).unwrap();
+                format!("{v} = load.{ty} v{base}{:+}", width * (noise.below(7) as i64 - 3))
             }
-            9 if next == "v11" || noise.below(2) == 0 => {
+            9 if self.next == "v11" || noise.below(2) == 0 => {
                 // Of the size of what is in memory, so that it can be said what a rounding is.
-                let x = any(noise, &leaves);
-                writeln!(body, "{v} = {} {next}, {x}", noise.one_of(&["fadd", "fsub"])).unwrap();
+                let x = Self::any(noise, &self.leaves);
+                writeln!(self.text, "{v} = {} {}, {x}", noise.one_of(&["fadd", "fsub"]), self.next).unwrap();
                 if noise.below(4) == 0 {
-                    floats.push(v.clone());
+                    self.floats.push(v.clone());
                 }
-                next = v;
-                continue;
+                self.next = v;
+                return;
             }
             _ => {
-                let x = any(noise, &floats);
-                writeln!(body, "store {x}, {}", place(noise)).unwrap();
-                stores += 1;
-                continue;
+                let x = self.float(noise);
+                let place = self.place(noise);
+                writeln!(self.text, "store {x}, {place}").unwrap();
+                self.stores += 1;
+                return;
             }
-        }
-        floats.push(v);
+        };
+        writeln!(self.text, "{text}").unwrap();
+        self.floats.push(v);
     }
-    if stores == 0 && cells == 0 {
-        writeln!(body, "store {}, v21", floats.last().unwrap()).unwrap();
+}
+
+/// A loop, and how often it adds to one place in all iterations.
+fn program(noise: &mut Noise) -> (String, usize) {
+    let (of, shift) = if noise.below(4) == 0 {
+        (FloatType { scalar: "f32", vector: "f32x4", width: 4 }, 2)
+    } else {
+        (FloatType { scalar: "f64", vector: "f64x2", width: 8 }, 3)
+    };
+    let FloatType { scalar: ty, vector, .. } = of;
+    // Some step over every other element, and some of the rest go the other way beside what they
+    // do.
+    let stride = i64::from(noise.below(12) == 0);
+    let against = stride == 0 && noise.below(12) == 0;
+    let mut body = LoopBody::new(of, against);
+    for _ in 0..3 + noise.below(6) {
+        body.grow(noise);
+    }
+    if body.stores == 0 && body.cells == 0 {
+        writeln!(body.text, "store {}, v21", body.floats.last().unwrap()).unwrap();
     }
     // Only the first lane of what a scalar is compared with counts.
     let constant = match noise.below(4) {
@@ -194,7 +244,7 @@ fn program(noise: &mut Noise) -> (String, usize) {
         _ => "0x00000000000000000000000000000000",
     };
     let (shape, _) = SHAPES[noise.below(SHAPES.len() as u64) as usize];
-    let shape = shape.replace("BODY\n", &body).replace("NEXT", &next).replace(": F", &format!(": {ty}"));
+    let shape = shape.replace("BODY\n", &body.text).replace("NEXT", &body.next).replace(": F", &format!(": {ty}"));
     let (first, last) = match ty {
         "f32" => ("v5 = fdemote.f32 v4\nv44 = f32const 0x1.8p0", "v61 = fpromote.f64 v60\nreturn v61"),
         _ => ("v5 = fneg v4\nv44 = f64const 0x1.8p0", "return v60"),
@@ -214,7 +264,7 @@ v45 = vconst.{vector} const0
 }}",
         shift + stride
     );
-    (text, cells)
+    (text, body.cells)
 }
 
 const WORDS: usize = 96;
@@ -534,7 +584,7 @@ fn what_is_known_to_be_apart_is_not_compared() {
 }
 
 /// An iteration that adds to one place twice, as an unrolled one does, waits for one addition, and
-/// reads what does not change in front of the loop.
+/// reads what does not change before the loop.
 #[test]
 fn several_terms_of_an_iteration_are_added_to_each_other_first() {
     let func = function(

@@ -68,7 +68,7 @@ pub struct Invocation {
     /// What the pullback does with primal memory.
     pub memory: MemoryMode,
     /// The module whose instances it runs in. Then the function has one more parameter than is
-    /// written, the instance, in front of all others.
+    /// written, the instance, before all others.
     pub wasm: Option<Wasm>,
     /// Of buffers of which a type says it, what each four bytes are: elements of a list may be of
     /// other types than the list. Empty if nothing is known of any argument.
@@ -116,7 +116,7 @@ impl Invocation {
         Ok(Self { func, symbol, params, returns, args, specs, seeds, memory, wasm: None, words: vec![], mixed: vec![] })
     }
 
-    /// Arguments of the function in front of those that are written.
+    /// Arguments of the function before those that are written.
     pub fn hidden(&self) -> usize {
         usize::from(self.wasm.is_some())
     }
@@ -221,7 +221,7 @@ impl Invocation {
     }
 
     /// Put what one derivative of a batch has for a buffer among what all have: each float of all
-    /// is as many floats as the batch is wide, one behind the other.
+    /// is as many floats as the batch is wide, one after the other.
     pub fn interleave(&self, arg: usize, all: &mut [u8], one: &[u8], Lane { k, width }: Lane) {
         for (at, elem) in self.numbers(arg) {
             let n = elem.bytes();

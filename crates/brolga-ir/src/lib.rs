@@ -11,6 +11,16 @@
 //! Derived instructions are defined here, but not which one a statement becomes: there is no rule,
 //! no analysis and no run time in this crate.
 //!
+//! | module | what it has besides |
+//! |---|---|
+//! | `spec`, `passes` | the spec of an embedder; names of passes, and sets of them |
+//! | `driver`, `driver_call`, `intrinsics` | functions whose pair is not made of their body, and calls that become calls of such |
+//! | `fork`, `time_loop`, `inverse_pair`, `set_inverse` | what these calls mean |
+//! | `attached`, `copies`, `origin`, `position`, `source_name` | what belongs to a function; where an instruction comes from, in words |
+//! | `entities`, `names`, `symbols`, `map`, `pages` | ids and names, tables of them, and long allocations |
+//! | `print`, `dot` | derived graphs as text, and as drawings |
+//! | `verify` | the verifier of derived graphs |
+//!
 //! **Cost.** Memory, mostly: a derived graph has several instructions for each of the primal's
 //! ([`inst`]). Copies of a program share its functions ([`program`]).
 

@@ -154,11 +154,11 @@ pub struct DataObject {
 /// Where the memory of an instance lies, as seen from the instance pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceMemory {
-    /// Bytes in front of the pointer: globals, tables, sizes.
+    /// Bytes before the pointer: globals, tables, sizes.
     pub header: u32,
     /// Memories.
     pub memories: Vec<MemoryPlace>,
-    /// Bytes of the first memory, behind all that it may grow to, that tasks of forks have their
+    /// Bytes of the first memory, after all that it may grow to, that tasks of forks have their
     /// stacks in.
     pub stacks: Option<Range<u64>>,
 }
@@ -168,7 +168,7 @@ pub struct InstanceMemory {
 pub struct MemoryPlace {
     /// Its first byte.
     pub offset: i64,
-    /// Its size in bytes, a word of the header. Bytes behind it are zero.
+    /// Its size in bytes, a word of the header. Bytes after it are zero.
     pub size_at: i32,
 }
 

@@ -57,6 +57,9 @@
 //! what. The guide is `docs/EMBEDDING.md` of the repository, the example of a whole frontend
 //! `examples/formula` of this crate.
 //!
+//! `recorded` has what a module has been given as a program, `link` puts derived functions into the
+//! module, and [`bare`] serves frontends without a module.
+//!
 //! **Errors.** [`AdError`]: for programs that cannot be differentiated as asked, for requests that
 //! make no sense, and for what the module refuses.
 //!

@@ -63,7 +63,7 @@ impl fmt::Display for Place {
 pub struct Stray {
     /// The store.
     pub store: Box<Place>,
-    /// What has read it, in a later step or behind the loop.
+    /// What has read it, in a later step or after the loop.
     pub load: Box<Place>,
 }
 

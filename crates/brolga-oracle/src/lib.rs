@@ -13,6 +13,8 @@
 //!   ⟨Jᵀȳ, ẋ⟩, and over the tape for second derivatives.
 //! - [`fd`]: finite differences, which know nothing but how to call the function.
 //!
+//! [`generate`] has random programs to ask about, `special` functions that slopes need.
+//!
 //! ```
 //! use brolga_ir::{Program, program::symbol_of_func};
 //! use brolga_oracle::{Oracle, OracleArg};

@@ -4,7 +4,7 @@
 //! without a record?
 //!
 //! **Answer.** A function is a list of statements that can be undone: updates by what they do not
-//! change, exchanges, rotations, branches and loops whose conditions can be decided from behind.
+//! change, exchanges, rotations, branches and loops whose conditions can be decided afterwards.
 //! Its inverse follows from its text ([`invert`]). Its gradient runs the inverse with cotangents
 //! beside the values, so that nothing is recorded, whatever the number of steps.
 //!
@@ -24,8 +24,9 @@
 //! | file | what it does |
 //! |---|---|
 //! | `lex`, `parse`, `print` | text to functions, and back |
-//! | `build` | functions from Rust |
-//! | `layout`, `types` | what is refused before it runs |
+//! | `ast` | statements, places and expressions |
+//! | `build`, `expressions` | functions from Rust |
+//! | `layout`, `types`, `error` | what is refused before it runs |
 //! | `invert` | the inverse |
 //! | `define` | functions in a program, which is differentiated |
 //! | `lower/` | functions in CLIF, in both directions, with cotangents and without |

@@ -14,6 +14,7 @@
 //! - [`check`]: compares rows with functions.
 //! - [`sig`]: the signatures of those functions;
 //! - [`cost`](mod@cost): what instructions and records cost.
+//! - `math_fn`: C functions that formulas call; [`gamma`]: those that the platform lacks.
 //!
 //! This crate never sees a block, control flow, a function body or an analysis; it knows opcodes
 //! and symbols.

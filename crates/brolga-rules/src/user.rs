@@ -509,7 +509,7 @@ impl Parser<'_> {
         Ok(E::constant(value))
     }
 
-    /// A function of the name, behind its opening bracket.
+    /// A function of the name, after its opening bracket.
     fn call(&mut self, name: &str, start: usize) -> Result<E, RuleError> {
         let mut args = vec![];
         loop {

@@ -11,6 +11,9 @@
 //! Methods, a module each: [`store_all`], [`recompute_all`], [`blocked`], [`periodic`],
 //! [`revolve`], [`treeverse`], [`online`], [`two_levels`], [`bennett`].
 //!
+//! What methods share: `action` and `units`, in which schedules speak; `stats` of what has been
+//! done; `slot_file` and `slot_error`, of states in files.
+//!
 //! ```
 //! use brolga_schedules::{Method, Reversal, Schedule};
 //!

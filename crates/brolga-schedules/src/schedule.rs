@@ -427,7 +427,7 @@ pub enum Misuse {
         step: StepId,
         /// The first step of those.
         from: StepId,
-        /// The step behind them.
+        /// The step after them.
         to: StepId,
     },
     /// Bennett's schedule has placed its states for another number of steps.

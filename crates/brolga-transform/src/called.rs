@@ -3,12 +3,12 @@
 //! **Question.** A program declares `%f__gradient` or `%f__tangent` and calls it, and `%f` is one
 //! of its functions. What is called?
 //! **Answer.** [`resolved`] puts the derivative into the program, as [`nested::gradient`] makes it,
-//! and behind the declared name a function of this convention:
+//! and after the declared name a function of this convention:
 //!
 //! | | parameters | results |
 //! |---|---|---|
 //! | `%f__gradient` | those of `%f`, the shadow directly behind each pointer; a seed for each float result | those of `%f`, a cotangent for each float parameter |
-//! | `%f__tangent` | those of `%f`, the shadow directly behind each pointer, the tangent behind each float | those of `%f`, a tangent for each float result |
+//! | `%f__tangent` | those of `%f`, the shadow directly behind each pointer, the tangent after each float | those of `%f`, a tangent for each float result |
 //!
 //! All floats are active. Either all 64-bit integers are pointers with a shadow, or none is. A
 //! gradient that needs a tape has one on the heap, of a megabyte for each of its channels,

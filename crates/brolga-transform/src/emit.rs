@@ -40,7 +40,7 @@ pub(crate) struct Emitter<'s, 'f> {
     names: &'s mut Names,
     is_root: bool,
     /// Whether floats are moved in pieces, by this function or another one.
-    fragments: bool,
+    pieces: bool,
     enabled: PassSet,
     /// Whether memory behind the tape cannot be accessed.
     fenced: bool,
@@ -58,7 +58,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
         isa: &'s dyn TargetIsa,
         names: &'s mut Names,
         is_root: bool,
-        fragments: bool,
+        pieces: bool,
     ) -> Self {
         let options = facts.options;
         let mut enabled = options.enabled();
@@ -72,7 +72,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
         let fences = options.tape == TapeKind::Fenced && !options.debug;
         let fenced = fences && isa.triple().operating_system.into_str() == "linux";
         let (remarks, verified) = (Remarks::default(), Passes::verified(options.verify_stages));
-        Self { facts, isa, names, is_root, fragments, enabled, fenced, remarks, verified }
+        Self { facts, isa, names, is_root, pieces, enabled, fenced, remarks, verified }
     }
 
     /// The functions of a variant, and what passes say of loops.
@@ -129,9 +129,9 @@ impl<'s, 'f> Emitter<'s, 'f> {
             ct: ct.unwrap_or(&facts.activity.ct),
             width: facts.options.width,
             debug: facts.options.debug,
-            pieces: self.fragments,
+            pieces: self.pieces,
             strand: facts.variant.strand,
-            waits: self.fragments && facts.mode != Mode::Tangent,
+            waits: self.pieces && facts.mode != Mode::Tangent,
             tangents: facts.mode == Mode::Tangent,
             // Elsewhere all integers hand on what is demanded of them.
             numbers: facts.summaries.makes_numbers() && !facts.demanded,
@@ -233,7 +233,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
     }
 }
 
-/// Whether a combined function uses its segment, which comes behind the primal's parameters and
+/// Whether a combined function uses its segment, which comes after the primal's parameters and
 /// their deltas.
 fn uses_segment(func: &ir::Function, variant: &Variant) -> bool {
     let entry = func.layout.entry_block().expect("a function has a body");

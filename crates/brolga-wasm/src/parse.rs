@@ -460,7 +460,7 @@ impl<'a> Info<'a> {
     }
 
     /// The global that says how far C's stack reaches: by its name, or else the first one that the
-    /// module defines, if it begins as one does that a linker has put behind data or a stack.
+    /// module defines, if it begins as one does that a linker has put after data or a stack.
     pub(crate) fn stack_pointer(&self) -> Option<u32> {
         let exported = self.exports.iter().find(|e| e.kind == ExternalKind::Global && e.name == STACK_POINTER);
         let is_it = |g: &Global| g.ty.mutable && g.ty.content_type == ValType::I32;

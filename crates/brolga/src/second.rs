@@ -236,7 +236,7 @@ impl HessianRule {
         })
     }
 
-    /// The rule of the outer derivative behind it: in forward mode, or in reverse mode.
+    /// The rule of the outer derivative after it: in forward mode, or in reverse mode.
     ///
     /// ```
     /// # use brolga::{Arg, ArgSpec, HessianRule, Mode, Options, Request, cranelift_codegen::data_value::DataValue};

@@ -1,4 +1,12 @@
 //! Programs as C.
+//!
+//! **Question.** A program is statements on places. Which C does what they say, in the way of an
+//! access that they name?
+//!
+//! **Answer.** A text for each statement: bits are had by `memcpy`, a union, words or bytes, and
+//! changed by integer operators. All programs of a module share types and helpers.
+//!
+//! **Cost.** One walk over the statements.
 
 use std::fmt::Write;
 

@@ -1,4 +1,11 @@
 //! Random programs about bits of floats.
+//!
+//! **Question.** Which programs find faults in how bits of floats are followed?
+//!
+//! **Answer.** Statements of all kinds at random places, a kind of floats for each module; the
+//! number of a program is the seed. Each is one that [`super::dual`] has a slope for.
+//!
+//! **Cost.** A walk over some dozens of statements.
 
 use brolga_oracle::generate::Source;
 

@@ -115,7 +115,7 @@ pub enum Storage {
     Frame,
     /// In a data object.
     Global,
-    /// In the frame; elements are fields of packed records behind an `int`.
+    /// In the frame; elements are fields of packed records after an `int`.
     Packed,
     /// In a data object; elements are fields of records between two `int`s.
     Beside,

@@ -1,4 +1,11 @@
 //! Smaller programs that fail in the same way.
+//!
+//! **Question.** Which statements of a program does a failure need?
+//!
+//! **Answer.** One thing is left out at a time, coarse ones first, as long as the program still
+//! fails; every edit takes something away for good, so it ends.
+//!
+//! **Cost.** A judgement for each edit that is tried.
 
 use anyhow::Result;
 

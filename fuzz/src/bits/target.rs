@@ -1,4 +1,11 @@
 //! The campaign's side: programs by number, each at every level, and finds as C.
+//!
+//! **Question.** What does a campaign about bits judge, and which finds are new?
+//!
+//! **Answer.** Case `n` is program `n / 4` at level `n % 4`. A find is known if a small program of
+//! its class consists of the same words.
+//!
+//! **Cost.** One compilation for the programs of a module.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};

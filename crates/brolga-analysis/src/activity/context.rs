@@ -19,7 +19,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use super::answer::Activity;
-use super::demand::{DemandInput, Demanded};
+use super::demanded_bits::{DemandInput, DemandedBits};
 use super::ulp::Steps;
 use super::width;
 use crate::cfg::Cfg;
@@ -67,7 +67,7 @@ pub struct ActivityInput<'a> {
     /// Whether problems with bits are left to the run.
     pub untracked: Untracked,
     /// Whether some function of the program computes a float's bits from integers in memory (see
-    /// [`super::demand`]).
+    /// [`super::demanded_bits`]).
     pub demanded: bool,
 }
 
@@ -116,9 +116,9 @@ pub(super) struct Cx<'a> {
     /// Where a float's bits meet an integer that no rule follows.
     pub joins: EntitySet<ir::Value>,
     /// Integers whose bits become a float's, or are stored where they may.
-    pub demand: Demanded,
+    pub demand: DemandedBits,
     /// The same without those that are only stored, once it has been asked for.
-    pub made_floats: OnceCell<Demanded>,
+    pub made_floats: OnceCell<DemandedBits>,
     pub problems: Vec<Problem>,
 }
 

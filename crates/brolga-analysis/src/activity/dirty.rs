@@ -5,7 +5,7 @@
 //!
 //! **Answer.** Looks are counted. Each block has the number of its last look, and a change that one
 //! block reads sets that to zero. Most changes are of that kind, but some may be seen by any block:
-//! those note the number of looks so far. A block is open if its last look is not behind that.
+//! those note the number of looks so far. A block is open if its last look is not after that.
 //!
 //! **Cost.** A constant number of steps for each change and each question, also where a change
 //! opens all blocks.

@@ -90,6 +90,6 @@ impl Cx<'_> {
             may_be && found.contains(self.i.contents.find(addr)) && !self.is_known(inst)
         };
         let from_call = |inst: ir::Inst| self.is_given_floats(inst, found);
-        super::demand::may_be_bits(&self.i.for_demand(), from_memory, std::iter::empty(), from_call)
+        super::demanded_bits::may_be_bits(&self.i.for_demand(), from_memory, std::iter::empty(), from_call)
     }
 }

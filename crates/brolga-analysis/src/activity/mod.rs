@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A tainted integer may be compared, used as an index, or stored (the pullback then checks that no
-//! cotangent waits there, unless it has only been moved since it was loaded: see `fragments`);
+//! cotangent waits there, unless it has only been moved since it was loaded: see `pieces`);
 //! where it becomes a float again, there is a problem. Bits are *definite* if they are known to be
 //! a float's (from a bitcast, or from a cell that is also accessed as a float), otherwise only
 //! possible; a possible float that is converted as an integer number is an integer number, and
@@ -62,12 +62,12 @@ pub mod accumulate;
 mod ambiguous_width;
 mod answer;
 mod context;
-pub mod demand;
+pub mod demanded_bits;
 mod dirty;
 pub mod float_memory;
-pub mod fragments;
 mod moved_pointers;
 pub mod numbers;
+pub mod pieces;
 mod roles;
 pub mod rounding;
 pub mod ulp;
@@ -101,7 +101,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         active_memory: EntitySet::new(),
         holding: HashMap::default(),
         joins: EntitySet::new(),
-        demand: demand::demand(&input.for_demand(), |k| matches!(input.results[k], ResultMode::Bits(_))),
+        demand: demanded_bits::demanded_bits(&input.for_demand(), |k| matches!(input.results[k], ResultMode::Bits(_))),
         made_floats: OnceCell::new(),
         problems: Vec::new(),
     };
@@ -159,7 +159,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         .filter(|p| p.if_useful.is_none_or(|v| useful.contains(v)))
         .filter(|p| {
             let becomes = func.dfg.insts[p.inst].opcode() == Opcode::Bitcast;
-            p.unless_piece.is_none_or(|v| !moved.contains(v) || becomes && fragments::is_torn(func, v))
+            p.unless_piece.is_none_or(|v| !moved.contains(v) || becomes && pieces::is_torn(func, v))
         })
         .filter_map(|p| {
             let later = matches!(p.diagnostic.code, "AD0110" | "AD0111" | "AD0112");

@@ -1,5 +1,5 @@
 //! Moved pointers: pointers that are moved as something else, so that their shadows would stay
-//! behind.
+//! after.
 //!
 //! **Question.** Which loads move a pointer as a float, a float as a pointer, or two pointers at
 //! once? **Answer.** Those whose reaching store stores the other, and loads of 16 bytes of memory

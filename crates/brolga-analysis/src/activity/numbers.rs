@@ -7,9 +7,9 @@
 //!
 //! **Answer.** Of those that lead to a conversion whose result is more than compared, or to memory
 //! without a shadow, here, in a callee or in a caller ([`IntegerFate::Number`]). The set is closed
-//! backwards as that of [`super::demand`] is. And since a number may be made of an integer that
-//! another function has computed and stored, of those that lead by arithmetic to the store of an
-//! integer ([`IntegerFate::Stored`]), in programs that make numbers at all.
+//! backwards as that of [`super::demanded_bits`] is. And since a number may be made of an integer
+//! that another function has computed and stored, of those that lead by arithmetic to the store of
+//! an integer ([`IntegerFate::Stored`]), in programs that make numbers at all.
 //!
 //! ```text
 //! v1 = load.i64 v0            Number
@@ -34,13 +34,13 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 
 use super::answer::BecomingBytes;
 use super::context::Cx;
-use super::demand::{DemandCx, DemandInput, Demanded};
+use super::demanded_bits::{DemandCx, DemandInput, DemandedBits};
 use crate::bits::bytes::{OperandBytes, pieces_of};
 use crate::kinds::pointers::Pointers;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
 use crate::query::{access_address, access_bytes, access_offset, is_plain_integer, signature_id, stored_operand};
-use crate::summary::{Demand, IntegerFate};
+use crate::summary::{BitDemand, IntegerFate};
 use crate::uses::Use;
 
 /// Whether a program makes numbers of integers at all.
@@ -54,7 +54,7 @@ pub fn makes_numbers<'a>(mut funcs: impl Iterator<Item = &'a ir::Function>) -> b
 /// Integers that become something.
 pub struct IntDemands {
     /// How, of each.
-    pub how: Demanded,
+    pub how: DemandedBits,
     /// Those that do as they are, by one instruction.
     ends: EntitySet<ir::Value>,
     /// Results of callees that do.
@@ -70,7 +70,7 @@ pub fn become_such(i: &DemandInput<'_>, what: IntegerFate, returned: impl Fn(usi
         for v in ends(i, inst, what, &returned) {
             let v = i.func.dfg.resolve_aliases(v);
             all.insert(v);
-            cx.reach(v, Demand::Moved);
+            cx.reach(v, BitDemand::Moved);
         }
     }
     cx.solve();
@@ -214,7 +214,7 @@ impl Cx<'_> {
                     let bytes = such.bytes(&input, v, 0, &mut HashMap::default()) & there;
                     match what {
                         IntegerFate::Number => found[inst].number = bytes,
-                        IntegerFate::Stored if such.how[v] == Some(Demand::Computed) => found[inst].stored = bytes,
+                        IntegerFate::Stored if such.how[v] == Some(BitDemand::Computed) => found[inst].stored = bytes,
                         IntegerFate::Stored => found[inst].moved = bytes,
                     }
                 }

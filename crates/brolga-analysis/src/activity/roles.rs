@@ -25,7 +25,7 @@ use cranelift_entity::EntitySet;
 use super::ambiguous_width::written_as;
 use super::answer::{CopyRole, MemRole, State};
 use super::context::{BITS_HELP, Cx, LATER_NOTE};
-use super::demand::{DemandInput, demand, may_be_bits};
+use super::demanded_bits::{DemandInput, demanded_bits, may_be_bits};
 use super::float_memory::leads_to;
 use super::numbers::is_left;
 use crate::kinds::contents::{becomes_float, goes_on};
@@ -336,7 +336,7 @@ impl Cx<'_> {
         let class = contents.find(addr);
         let made = self.made_floats.get_or_init(|| {
             let input = DemandInput { stores: false, ..self.i.for_demand() };
-            demand(&input, |k| matches!(self.i.results[k], ResultMode::Bits(_)))
+            demanded_bits(&input, |k| matches!(self.i.results[k], ResultMode::Bits(_)))
         });
         self.i.cfg.all_insts().iter().filter(|&&i| func.dfg.insts[i].opcode().can_load()).any(|&i| {
             let Some(from) = access_address(func, i).filter(|&a| contents.find(a) == class) else { return false };

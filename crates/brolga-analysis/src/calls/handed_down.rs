@@ -43,7 +43,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// Of a function that is called by who knows whom.
+    /// A function whose callers are not all known.
     fn unknown(modes: Vec<ParamMode>) -> Self {
         Self { records: vec![Some(Record::new()); modes.len()], modes }
     }

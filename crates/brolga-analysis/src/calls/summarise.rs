@@ -20,7 +20,7 @@ use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;
 
-use crate::activity::demand::{DemandInput, demand};
+use crate::activity::demanded_bits::{DemandInput, demanded_bits};
 use crate::activity::numbers::{become_such, makes_numbers};
 use crate::activity::width::{self, LaneInput};
 use crate::body::Body;
@@ -177,7 +177,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         steps: &steps,
         stores: summaries.demanded,
     };
-    let demanded = demand(&for_demand, |_| false);
+    let demanded = demanded_bits(&for_demand, |_| false);
     let (becomes, asked) = becoming(&for_demand, key);
     let numbers = NumberInput { program, func, cfg, uses, summaries: &*summaries, pointers: &p };
     let shared = evidence_for_others(func, cfg, &c);

@@ -107,7 +107,7 @@ impl ConstantInput<'_> {
     /// Whether anything that runs may write to memory of these blocks.
     fn may_be_written(&self, blocks: Set) -> bool {
         let places = Places { program: self.program, func: self.func, cfg: self.cfg, blocks: self.blocks };
-        // Globals and sizes lie in front of memory.
+        // Globals and sizes lie before memory.
         let in_front = |p: &Place| matches!(p.origin, Origin::Param(0)) && p.span().is_some_and(|(_, end)| end <= 0);
         self.cfg.all_insts().iter().any(|&inst| {
             let written = mod_ref::written(places, inst, self.effects);

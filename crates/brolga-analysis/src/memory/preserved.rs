@@ -32,14 +32,18 @@
 //! such an object could be found elsewhere after all, it has escaped where it was made
 //! ([`crate::memory::points_to`]), and there the rest has it in.
 //!
-//! **Why that is enough.** Between the load and the pullback's use of it, memory is written (1) by
-//! the callee behind the load, which counts with the call; (2) by its callers behind the call, and
-//! by what they call; the transitive callers up to the function of both halves are all within one
-//! call of its, and it sees them as that call; (3) by the second half itself, which writes shadows,
-//! puts back what calls and stores behind this one wrote (memory mode `restore`), of which none is
-//! to this memory, and releases what waits at its very end. And the memory is still there: a slot
-//! that the argument leads to is one of the function of both halves (a pair never says of its own
-//! slots or blocks that they are kept), and blocks that are released are written.
+//! **Why that is enough.** Between the load and the pullback's use of it, memory is written by
+//!
+//! 1. the callee after the load: that counts with the call;
+//! 2. its callers after the call, and what they call: all callers up to the function of both halves
+//!    are within one call of its, and it sees them as that call;
+//! 3. the second half itself. It writes shadows. It puts back what calls and stores after this one
+//!    wrote (memory mode `restore`), none of which is to this memory. At its end it releases what
+//!    waits.
+//!
+//! And the memory is still there. A slot that the argument leads to is one of the function of both
+//! halves, since a pair never says of its own slots or blocks that they are kept. A block that is
+//! released counts as written.
 //!
 //! **Invariants.** Fewer bits are always right, so a function without a use for a fact may drop it.
 //! Functions that are called through pointers are told nothing, nor is the program's allocator,
@@ -47,7 +51,7 @@
 //! (`Mode::Split`) contain no function that knows first. A load that is done again has been done
 //! before, so it does not trap.
 //!
-//! In front of an instance's memory there are globals and sizes, which have no owner: those are
+//! Before an instance's memory there are globals and sizes, which have no owner: those are
 //! never kept.
 //!
 //! **Cost.** What [`crate::memory::clobber`] costs for a question for each call and parameter.

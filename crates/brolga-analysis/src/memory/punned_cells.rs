@@ -7,7 +7,7 @@
 //!
 //! **Answer.** For each function, the places behind its parameters and in data objects where it
 //! loads or stores a pointer, or stores a float that is no constant: by constant offset, since
-//! fields of one record have different ones. Callees' places are the caller's where they are behind
+//! fields of one record have different ones. Callees' places are the caller's where they are after
 //! what it passes. Facts only grow and offsets are bounded by [`FAR`], so recursion converges. A
 //! function that is called through a pointer may be any whose address is taken.
 //!
@@ -65,7 +65,7 @@ pub(crate) struct PunnedCall {
     pub(crate) args: Vec<PassedPointer>,
 }
 
-/// Parameters behind which something is stored, at whatever place.
+/// Parameters after which something is stored, at whatever place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoreTargets {
     pub(crate) floats: BTreeSet<usize>,

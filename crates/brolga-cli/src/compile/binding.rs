@@ -367,7 +367,7 @@ pub(super) struct Image {
     pub symbol: String,
     /// What there is of it; the rest is zeros.
     pub contents: Vec<u8>,
-    /// Bytes in front of the instance pointer.
+    /// Bytes before the instance pointer.
     pub header: usize,
     /// Bytes of an instance.
     pub bytes: usize,

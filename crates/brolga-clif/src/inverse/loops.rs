@@ -82,7 +82,7 @@ impl Inverse<'_, '_, '_, '_> {
         self.jump(count, &next, n);
         self.known.clone_from(&around);
         self.readings.counting.pop();
-        // What comes in front of where it is left has run once more.
+        // What comes before where it is left has run once more.
         let (values, n) = self.entered(left, &types_of);
         self.known.extend(counters.iter().copied().zip(values.iter().copied()));
         self.undo_all(&of.body[..of.head])?;
@@ -205,7 +205,7 @@ impl Inverse<'_, '_, '_, '_> {
         }
     }
 
-    /// What is counted, before an iteration, of what it is behind it.
+    /// What is counted, before an iteration, of what it is after it.
     fn before(&mut self, of: &UndoLoop, params: &[Value], all: &CarriedSources, now: &[Value]) -> Undoable<Vec<Value>> {
         let around = self.known.clone();
         self.known.extend(all.counted.iter().map(|&i| of.next[i]).zip(now.iter().copied()));

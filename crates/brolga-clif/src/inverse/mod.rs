@@ -2,7 +2,7 @@
 //!
 //! **Problem.** A function changes a state and returns nothing. Which one takes the state back?
 //!
-//! **Answer.** Control flow is read as a structure ([`structure`]), and undone from behind. A
+//! **Answer.** Control flow is read as a structure ([`structure`]), and undone backwards. A
 //! straight piece is an equation for each place that it stores to: what lies there now is known,
 //! what lay there before is wanted, and instructions that lose nothing lead back ([`solve`]). A
 //! loop is counted first, by its control alone, and then runs so many times with its integers

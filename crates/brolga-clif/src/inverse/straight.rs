@@ -174,7 +174,7 @@ impl Inverse<'_, '_, '_, '_> {
             self.pos.ins().jump(other, &[]);
         }
         self.open(other);
-        // They overlap if one begins less than its length in front of the other.
+        // They overlap if one begins less than its length before the other.
         let far = self.pos.ins().isub(p, q);
         let first = self.pos.ins().iconst(types::I64, i64::from(p_ty.bytes()) - 1);
         let far = self.pos.ins().iadd(far, first);

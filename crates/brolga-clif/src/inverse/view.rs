@@ -4,7 +4,7 @@
 //! **Answer.** An address is made of at most one parameter that points at a state. What is not
 //! written to is steady.
 //!
-//! **Cost.** One walk over the function, behind that of [`super::origin`].
+//! **Cost.** One walk over the function, after that of [`super::origin`].
 
 use cranelift_codegen::ir::{self, Block, FuncRef, Inst, InstructionData, Opcode, TrapCode, Type, Value, ValueDef};
 use cranelift_entity::EntitySet;

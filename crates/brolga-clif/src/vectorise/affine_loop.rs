@@ -102,7 +102,7 @@ pub fn loops(func: &ir::Function) -> Vec<Loop> {
 }
 
 /// A combination of values from outside of a loop, and of the header's parameters as it is entered,
-/// as one of values in front of it.
+/// as one of values before it.
 pub fn entered(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<Linear> {
     let last = func.layout.last_inst(l.entry)?;
     let calls = func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
@@ -217,7 +217,7 @@ impl<'a> Steps<'a> {
         Some(this)
     }
 
-    /// What parameters of blocks behind the header stand for.
+    /// What parameters of blocks after the header stand for.
     pub fn aliases(&self) -> HashMap<Value, Value> {
         self.alias.keys().map(|&v| (v, self.resolve(v))).collect()
     }
@@ -230,7 +230,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// The value that a parameter of a block behind the header stands for.
+    /// The value that a parameter of a block after the header stands for.
     pub fn resolve(&self, mut v: Value) -> Value {
         while let Some(&w) = self.alias.get(&v) {
             v = w;
@@ -256,7 +256,7 @@ impl<'a> Steps<'a> {
         self.func.dfg.inst_args(inst).iter().map(|&v| self.resolve(v)).collect()
     }
 
-    /// Whether a value is the same in all iterations and can be computed in front of the loop, be
+    /// Whether a value is the same in all iterations and can be computed before the loop, be
     /// it entered or not.
     pub fn is_fixed(&mut self, v: Value) -> bool {
         match self.home(v) {

@@ -18,7 +18,7 @@ use crate::linear::Linear;
 use crate::vectorise::affine_loop::Steps;
 use crate::vectorise::count::Count;
 
-/// Comparisons of addresses in front of a loop; more take longer than a short loop.
+/// Comparisons of addresses before a loop; more take longer than a short loop.
 const MOST_TESTS: usize = 12;
 
 /// Bytes of a vector.
@@ -36,7 +36,7 @@ pub(crate) const HANDED: &str = "it hands more from iteration to iteration than 
 /// What a value of an iteration is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueKind {
-    /// The same in all iterations, and can be had in front of the loop.
+    /// The same in all iterations, and can be had before the loop.
     Fixed,
     /// The same in all iterations: read from one place, or made of that. It can be had if there is
     /// an iteration.
@@ -137,7 +137,7 @@ pub(crate) struct LoopBody {
     pub tests: Vec<Test>,
     /// Steps of widened integers, and whether they have a sign.
     pub widened: Vec<(Value, i64, bool)>,
-    /// What parameters of blocks behind the header stand for.
+    /// What parameters of blocks after the header stand for.
     pub alias: HashMap<Value, Value>,
 }
 

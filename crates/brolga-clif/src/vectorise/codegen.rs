@@ -4,12 +4,12 @@
 //! blocks?
 //!
 //! **Answer.** Those of [`super`]: the number of iterations, the tests, what is fixed, the loop in
-//! lanes, and what is behind it. For `dx[i] += c·y[i]` the loop in lanes is
+//! lanes, and what is after it. For `dx[i] += c·y[i]` the loop in lanes is
 //!
 //! ```text
 //! V(v1: i64):
 //!     v2 = load.f64x2 y + v1
-//!     v3 = fmul v2, c2                 c2 = splat c, in front of the loop
+//!     v3 = fmul v2, c2                 c2 = splat c, before the loop
 //!     v4 = load.f64x2 dx + v1
 //!     v5 = fadd v4, v3
 //!     store v5, dx + v1
@@ -40,7 +40,7 @@ const MOST_ONE_BY_ONE: i64 = 1 << 40;
 /// The same if 32-bit integers are widened.
 const MOST_WIDENED: i64 = 1 << 28;
 
-/// Put the blocks in front of a loop; fewer iterations than `least` are left to it.
+/// Put the blocks before a loop; fewer iterations than `least` are left to it.
 pub(crate) fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> VectorShape {
     let header = l.blocks[0];
     let [g, c, p, v, x] = [(); 5].map(|()| {
@@ -224,7 +224,7 @@ impl Emit<'_> {
         };
     }
 
-    /// The loop in lanes, what is before it and what is behind it.
+    /// The loop in lanes, what is before it and what is after it.
     fn vectors(&mut self, trip_count: Value, x: ir::Block, header: ir::Block) {
         let (p, v, body) = (self.p, self.v, self.body);
         let step = body.step;

@@ -6,7 +6,7 @@
 //! stored, twice as long as the addition takes. And a loop that stores to one place does not run in
 //! lanes.
 //!
-//! **Answer.** A [`PromotedCell`] is such a place. It is loaded before the loop and stored behind
+//! **Answer.** A [`PromotedCell`] is such a place. It is loaded before the loop and stored after
 //! it, and in between it is handed from iteration to iteration as a parameter of the header is. In
 //! lanes it is a sum like any other, and may be split like any other. Where a loop cannot be run in
 //! lanes (it pops records, goes in steps of several elements, or does what lanes cannot),
@@ -24,7 +24,7 @@
 //! place twice, or more often, and the next one waits for all of these additions. If sums may be
 //! added up in another order (`reorder`), the terms are added to each other, and their sum to the
 //! cell. What an iteration reads in one place that is known to be apart from all that the loop
-//! writes is read in front of it as well: the other factor of each term, for the most part.
+//! writes is read before it as well: the other factor of each term, for the most part.
 //!
 //! **What stays the same.** But for that the numbers, bit for bit, and their order: what is read
 //! from a cell is what was written there last. Traps as well, but not what is in memory when one
@@ -36,9 +36,9 @@
 //! loop:                                v3 = load.f64 v0
 //!     v3 = load.f64 v0             loop(v3: f64):
 //!     v4 = fadd v3, v2       ⟶         v4 = fadd v3, v2
-//!     store v4, v0                     brif v5, loop(v4), behind
-//!     brif v5, loop, behind        behind:
-//! behind:                              store v4, v0
+//!     store v4, v0                     brif v5, loop(v4), after
+//!     brif v5, loop, after        after:
+//! after:                              store v4, v0
 //! ```
 //!
 //! **Cost.** Each cell is compared with each other access, here and in the run when the loop is
@@ -96,7 +96,7 @@ pub(super) fn places(
     Ok((places, invariant))
 }
 
-/// The sums in these places; they are of the kinds behind those of the header's parameters.
+/// The sums in these places; they are of the kinds after those of the header's parameters.
 pub(super) fn cells(
     steps: &Steps<'_>,
     l: &Loop,

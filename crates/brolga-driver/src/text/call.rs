@@ -27,7 +27,7 @@ const MAX_REPEAT: usize = 1 << 24;
 /// A bracketed list of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// The type in front of the bracket.
+    /// The type before the bracket.
     pub elem: Option<ElemType>,
     /// The numbers, as written.
     pub items: Vec<Spanned<String>>,

@@ -2,7 +2,7 @@
 //!
 //! **Question.** What does a comment line ask for?
 //!
-//! **Answer.** A [`Directive`], by the keyword in front of the first colon; any other comment is
+//! **Answer.** A [`Directive`], by the keyword before the first colon; any other comment is
 //! none.
 //!
 //! ```text

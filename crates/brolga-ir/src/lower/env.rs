@@ -56,7 +56,7 @@ pub struct Shadows {
     /// load or store touches what they do.
     pub all: EntitySet<ir::Inst>,
     /// For those of cotangents, of whose primal bytes: an address of the primal, how many bytes
-    /// behind it, and how many, in the order of the accesses.
+    /// after it, and how many, in the order of the accesses.
     of: Vec<(ir::Inst, ir::Value, i32, u32)>,
 }
 
@@ -99,7 +99,7 @@ pub struct LowerEnv<'a> {
     pub pieces: bool,
     /// Pullbacks run beside others: what is read of shadows is gathered before.
     pub strand: bool,
-    /// So cotangents may wait in front of shadows: not in forward mode, which has none.
+    /// So cotangents may wait before shadows: not in forward mode, which has none.
     pub waits: bool,
     /// Forward mode: shadows hold tangents, also those that are not known.
     pub tangents: bool,

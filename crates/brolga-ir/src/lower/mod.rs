@@ -1,7 +1,7 @@
 //! Lowering: `CfgBlocks` to CLIF.
 //!
 //! **Problem.** A complete graph of derived blocks has stable names and no SSA numbering.
-//! **Answer.** One walk over the blocks, each behind one that leads to it, through
+//! **Answer.** One walk over the blocks, each after one that leads to it, through
 //! `cranelift-frontend`: names become CLIF values through one map, cotangents and the tape position
 //! become frontend variables (so they live in registers and block parameters, never in memory),
 //! every other instruction is expanded by [`ops`] or [`memory`].
@@ -153,13 +153,13 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     Lowered { func: buffers.made(), checks, shadows, segment: cx.uses_segment.get() }
 }
 
-/// The order in which blocks are filled, by position: that of the graph, but each behind one that
+/// The order in which blocks are filled, by position: that of the graph, but each after one that
 /// leads to it.
 ///
 /// The frontend makes a parameter for whatever is read in a block of which it does not know all
 /// predecessors yet, and finds out afterwards which ones always get the same argument. It does not
 /// find out of two that get each other; those of nested loops do, if bodies come before headers, as
-/// they do where loops are reversed. What leads to a block has all that dominates it in front of
+/// they do where loops are reversed. What leads to a block has all that dominates it before
 /// it.
 fn order(edges: &Edges) -> Vec<usize> {
     let mut found = Vec::with_capacity(edges.len());

@@ -1,6 +1,6 @@
 //! Channels of the tape: where a value is recorded, by what it is.
 //!
-//! **Problem.** A tape holds floats, integers and addresses, one behind another. A derivation of
+//! **Problem.** A tape holds floats, integers and addresses, one after another. A derivation of
 //! the derived function has to know of each place on it what stands there, and where each record
 //! begins is only known at run time.
 //! **Answer.** A typed tape ([`TapeKind::Typed`](crate::TapeKind::Typed)) is four: one of doubles,
@@ -82,7 +82,7 @@ pub enum Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// Where the forward pass records next. With a typed tape, where the pullback reads next, too:
-    /// there is no second pullback behind a forward pass.
+    /// there is no second pullback after a forward pass.
     Top,
     /// Where the channel ends.
     Limit,

@@ -203,7 +203,7 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// The first store of a step of a time loop, outside of the loop's states, that a later step or
-    /// the code behind the loop has read, and the load that did.
+    /// the code after the loop has read, and the load that did.
     pub fn stray(&self) -> Option<(InstSite, InstSite)> {
         self.footprints.found()
     }

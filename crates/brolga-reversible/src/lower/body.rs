@@ -21,7 +21,7 @@
 //! through a stack slot.
 //!
 //! **Errors.** A check that fails at run time goes to one cold block, which returns the number of
-//! the check; behind a call the callee's is handed on. What has been allocated is released first.
+//! the check; after a call the callee's is handed on. What has been allocated is released first.
 //! What is checked depends on the [`CheckMode`] of the region. An expression without a derivative
 //! is an error of lowering.
 //!
@@ -239,7 +239,7 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// Statements, one behind the other.
+    /// Statements, one after the other.
     pub(super) fn block(&mut self, body: &[Stmt]) {
         for (i, stmt) in body.iter().enumerate() {
             self.b.set_srcloc(ir::SourceLoc::new(stmt.at.line));
@@ -458,7 +458,7 @@ impl<'f> StmtLowering<'_, 'f> {
             let (c, d) = turned(self, c, d);
             self.set_cotangent(&x, &[c]);
             self.set_cotangent(&y, &[d]);
-            // The same before and behind, so it may be taken here. What rotates back undoes a
+            // The same before and after, so it may be taken here. What rotates back undoes a
             // rotation.
             let (pd, qc) = (self.b.ins().fmul(p, d), self.b.ins().fmul(q, c));
             let seed = if back { self.b.ins().fsub(pd, qc) } else { self.b.ins().fsub(qc, pd) };

@@ -51,8 +51,8 @@ use memmap2::{MmapMut, MmapOptions};
 use crate::captures::{CaptureTable, Captures};
 use crate::forks::{Executor, Forks, Strand};
 use crate::pieces::cut::tears;
-use crate::pieces::fragments::Fragments;
 use crate::pieces::poison::Poison;
+use crate::pieces::tangents::TangentPieces;
 use crate::pieces::{HALF, Pieces, StrayPieces, WINDOW, WindowContents};
 use crate::shadows::blocks::Blocks;
 use crate::shadows::declared::{DeclaredPointer, KnownFloats, SharedInstance};
@@ -124,8 +124,8 @@ pub struct Segment {
     pub(crate) pieces: Pieces,
     /// Cotangents that are not known.
     pub(crate) poison: Poison,
-    /// Fragments of floats in forward mode.
-    pub(crate) fragments: Fragments,
+    /// Pieces of floats in forward mode.
+    pub(crate) tangent_pieces: TangentPieces,
     /// Time loops of the run.
     pub(crate) loops: Loops,
     /// Calls of the run that inverses undo.
@@ -175,7 +175,7 @@ impl Segment {
             blocks: Blocks::default(),
             pieces: Pieces::default(),
             poison: Poison::default(),
-            fragments: Fragments::default(),
+            tangent_pieces: TangentPieces::default(),
             loops: Loops::default(),
             inverses: Inverses::default(),
             forks: Forks::default(),
@@ -357,7 +357,7 @@ impl Segment {
         self.asked = 0;
         self.pieces.clear();
         self.poison.clear();
-        self.fragments.clear();
+        self.tangent_pieces.clear();
     }
 
     /// Bytes that the pullback has not popped yet: zero after a complete pullback.
@@ -430,7 +430,7 @@ pub(crate) fn reserve(capacity: usize) -> Result<(MmapMut, std::ops::Range<usize
     }
 }
 
-/// Bytes behind a tape that cannot be accessed: a page. No field of a record is longer, and none is
+/// Bytes after a tape that cannot be accessed: a page. No field of a record is longer, and none is
 /// written before those that lie below it.
 #[cfg(target_os = "linux")]
 fn fence_bytes() -> usize {
@@ -502,7 +502,7 @@ impl Segment {
     /// Say at how many places something waits: cotangents that have come in pieces, or, in forward
     /// mode, memory whose tangents are not known. Either mode asks before it clears.
     pub(crate) fn note_waiting(&mut self) {
-        self.waiting = self.pieces.places() + self.fragments.dirty.len() as u64;
+        self.waiting = self.pieces.places() + self.tangent_pieces.dirty.len() as u64;
     }
 
     /// Doubles may lie at 4 modulo 8 in this run: where eight bytes are moved at a multiple of

@@ -28,7 +28,7 @@ impl Segment {
     /// Run the forward passes of a fork's tasks.
     ///
     /// # Safety
-    /// `call` and the words behind it are valid, its functions are such, and this is called by
+    /// `call` and the words after it are valid, its functions are such, and this is called by
     /// generated code that has been entered by a guarded call.
     pub(crate) unsafe fn fork(&mut self, call: *const ForkCall, n: usize) -> ForkEnd {
         // SAFETY: our contract.
@@ -98,7 +98,7 @@ impl Segment {
         }
     }
 
-    /// Run the pullbacks of the tasks of the fork whose record the cursor is behind.
+    /// Run the pullbacks of the tasks of the fork whose record the cursor is after.
     ///
     /// # Safety
     /// As for [`Self::fork`], which has left the record.
@@ -288,7 +288,7 @@ impl Segment {
         { declared }.find(|r| r.contains(&shadow))
     }
 
-    /// Tasks one after the other, on this segment. Forward, all run, also behind one that traps.
+    /// Tasks one after the other, on this segment. Forward, all run, also after one that traps.
     /// The pullback of one that has trapped has not found the end of its record, where that of the
     /// next task is.
     fn one_by_one(
@@ -358,7 +358,7 @@ impl Segment {
         if self.forks.parent.is_some() {
             self.forks.entered = before.or(Some(here));
         }
-        // Generated code reads them first. A fork within has its own behind them.
+        // Generated code reads them first. A fork within has its own after them.
         let args = &mut self.forks.args;
         let from = args.len();
         args.extend_from_slice(words);

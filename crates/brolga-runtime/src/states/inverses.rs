@@ -5,8 +5,8 @@
 //! start from?
 //!
 //! **Answer.** Calls on one state of which each finds what the one before has left are a *chain*.
-//! Only the state behind the last call of a chain is kept. The pullback of that call begins there,
-//! and that of each call before with what undoing the one behind has left:
+//! Only the state after the last call of a chain is kept. The pullback of that call begins there,
+//! and that of each call before with what undoing the one after has left:
 //!
 //! ```text
 //!   forward:   begin           a chain goes on, or a new one begins     pullback:  undo   kept state
@@ -162,7 +162,7 @@ struct Word {
 /// checked.
 struct CallChain {
     check: (u8, u64),
-    /// Behind the last call.
+    /// After the last call.
     after: Box<[u8]>,
     /// Before the first call, and for a tolerance before the last: for checks.
     first: Box<[u8]>,

@@ -490,7 +490,7 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: NumberTest) -> Value {
         let one = pos.ins().iconst(int, 1);
         exponent = pos.ins().iadd(exponent, one);
     }
-    // Behind zero comes one, and behind all others two and more.
+    // After zero comes one, and after all others two and more.
     let mask = pos.ins().iconst(int, if matches!(asked, NumberTest::Normal) { exponents - 1 } else { exponents });
     // The choice asks whether that is zero.
     pos.ins().band(exponent, mask)

@@ -136,10 +136,10 @@ struct LiveSearch {
     /// Blocks in which something is needed, and edges along which something needed is passed, by
     /// number of the place.
     places: Vec<bool>,
-    /// All items are gone through once, the last first, since most that is read is in front of who
+    /// All items are gone through once, the last first, since most that is read is before who
     /// reads it. So far has that come.
     at: ItemId,
-    /// What was found to be needed behind that.
+    /// What was found to be needed after that.
     worklist: Vec<ItemId>,
 }
 

@@ -112,7 +112,7 @@ struct Outputs<'a> {
 }
 
 impl Outputs<'_> {
-    /// The body behind loops that put into outputs what is there.
+    /// The body after loops that put into outputs what is there.
     fn copy(mut self) -> ir::Function {
         let old = self.func.layout.entry_block().expect("it has a body");
         let params = self.func.dfg.detach_block_params(old).as_slice(&self.func.dfg.value_lists).to_vec();

@@ -55,7 +55,7 @@ use crate::pipeline::all_variants::DerivationInput;
 use crate::pipeline::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
 use crate::standalone::derived_func::{DerivedFunc, duplicated};
-use crate::standalone::fragments;
+use crate::standalone::pieces;
 use crate::standalone::prelude::{self, Helpers};
 use crate::standalone::{as_written, indirect};
 
@@ -171,14 +171,14 @@ fn embedded(
     let mut derived = derived_funcs(&found, helpers, isa);
     with_made(&mut derived, program, helpers, isa);
     // In memory of modules floats lie anywhere.
-    let moves_pieces = !program.confined && fragments::put_in(&mut derived, spec.growing, isa);
+    let moves_pieces = !program.confined && pieces::put_in(&mut derived, spec.growing, isa);
     if moves_pieces {
         let root = &mut derived[n_roots - 1];
         match spec.derivative {
-            Derivative::Tangent => fragments::poison_at_end(root, &deltas(spec, &variant), isa),
-            _ => fragments::check_at_end(root, isa),
+            Derivative::Tangent => pieces::poison_at_end(root, &deltas(spec, &variant), isa),
+            _ => pieces::check_at_end(root, isa),
         }
-        fragments::put_in(&mut derived, spec.growing, isa);
+        pieces::put_in(&mut derived, spec.growing, isa);
     }
     checks::no_helpers(program, &derived).map_err(|d| prepared.problems(d))?;
     let mut into = found.program.clone();
@@ -214,13 +214,13 @@ fn embedded(
     Ok(Embedded { functions, signatures, room, func, spec: spec.clone(), shadows, program: into })
 }
 
-/// Whether a function of forward mode marks fragments, which have to be looked for from then on.
+/// Whether a function of forward mode marks pieces, which have to be looked for from then on.
 fn marks(found: &Derivation) -> bool {
     let whole = found.combined.iter().chain(&found.joint).map(|w| &w.func);
     let funcs = whole.chain(found.pairs.iter().map(|p| &p.forward));
     let mut called = funcs
         .flat_map(|f| functions_used(f).iter().map(|r| symbol_of(f, &f.dfg.ext_funcs[r].name)).collect::<Vec<_>>());
-    called.any(|symbol| symbol == fragments::MARK)
+    called.any(|symbol| symbol == pieces::MARK)
 }
 
 /// Which parameters of a derivative are deltas, and what their pointers lead to.

@@ -2,7 +2,7 @@
 //!
 //! **Question.** How many bytes does a call record at most?
 //! **Answer.** Each record asks for its size (`trapnz top > limit, tape_full`), or a loop of a
-//! constant trip count for all of its records, in front of it. Where no other record is in a loop
+//! constant trip count for all of its records, before it. Where no other record is in a loop
 //! and no function is recursive, the sizes of all of them, with those of callees at each call, are
 //! a bound. Then nothing asks any more: the tape is a stack slot of the root, or, if it has to
 //! outlive the forward pass or is large, memory of the caller's that the root looks at once.
@@ -19,7 +19,7 @@
 //! So a run that does not fit ends, with NaN for floats and a status that the root returns. What it
 //! has written by then, to memory and to shadows, stays written.
 //!
-//! **Cost.** A load and a branch behind each call that may record; nothing where the size is known.
+//! **Cost.** A load and a branch after each call that may record; nothing where the size is known.
 //! **Source.** The header is the tape segment of the run time (`brolga_ir::lower::segment`),
 //! without its tables.
 
@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::growth;
 use crate::standalone::derived_func::DerivedFunc;
-use crate::standalone::fragments;
+use crate::standalone::pieces;
 use brolga_analysis::query::constant_int;
 use brolga_ir::graph::{Edges, on_cycles};
 use brolga_ir::inst::Check;
@@ -39,7 +39,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, TrapCode, types};
 use cranelift_codegen::isa::TargetIsa;
 
-/// Bytes in front of the tape, in a workspace.
+/// Bytes before the tape, in a workspace.
 pub const HEADER: u32 = 256;
 
 /// Where in a workspace a run that did not fit says how many bytes it lacked at least, as an `i64`:
@@ -142,7 +142,7 @@ fn room(derived: &[DerivedFunc], n_roots: usize, derivative: Derivative) -> Room
         return if derivative == Derivative::Pair { Room::Bytes(u64::from(HEADER) + 16) } else { Room::Stack(HEADER) };
     }
     let mut bounds = Bounds { derived, by_symbol: by_symbol(derived), known: BTreeMap::new() };
-    // A pullback records behind what the forward pass has recorded.
+    // A pullback records after what the forward pass has recorded.
     let own = Channel::Mixed.index();
     let bound = (0..n_roots).try_fold(u64::from(HEADER), |sum, i| sum.checked_add(bounds.of(i)?[own]));
     match bound {
@@ -299,7 +299,7 @@ fn forget_checks(one: &mut DerivedFunc) {
 /// accessed as what is in `channel`.
 fn return_where_full(derived: &mut [DerivedFunc], channel: Channel, growing: Option<&dyn TargetIsa>) {
     let by_symbol = by_symbol(derived);
-    let helpers = derived.iter().enumerate().filter(|p| fragments::is_helper(&p.1.symbol));
+    let helpers = derived.iter().enumerate().filter(|p| pieces::is_helper(&p.1.symbol));
     let mut fail: BTreeSet<usize> = helpers.map(|p| p.0).collect();
     loop {
         let before = fail.len();
@@ -371,7 +371,7 @@ impl ExitWriter<'_> {
         }
     }
 
-    /// Go to `out` in front of an instruction if a condition holds. What follows is in a block of
+    /// Go to `out` before an instruction if a condition holds. What follows is in a block of
     /// its own.
     fn leave_if(&mut self, condition: ir::Value, out: ir::Block, inst: ir::Inst) -> ir::Block {
         let func = &mut *self.func;

@@ -187,12 +187,9 @@ impl<'a> Facts<'a> {
             MemoryMode::Leave => Private::compute(places, uses, &variant.scratch()),
             MemoryMode::Restore => Private::default(),
         };
-        let joint = if mode == Mode::Gradient && options.runs(Pass::JointCalls) && options.runs(Pass::Dce) {
-            let is_active = |v| activity.ct[v].is_some();
-            let (delays, rerunnable) = (summaries.delays(), summaries.rerunnable());
-            joint_calls(&JointInput { at: &at(&blocks), uses, is_active: &is_active, delays, rerunnable })
-        } else {
-            EntitySet::new()
+        let joint = match mode {
+            Mode::Gradient => joint(&at(&blocks), uses, &activity, cx),
+            _ => EntitySet::new(),
         };
         let facts = Self {
             program,
@@ -539,6 +536,17 @@ fn reloads(
         reload.extend(preserved::loads(input.places(), preserved).iter());
     }
     (reload, deferred, told)
+}
+
+/// Calls whose forward half waits for the reverse half.
+fn joint(input: &ClobberInput<'_>, uses: &Uses, activity: &Activity, cx: Context<'_>) -> EntitySet<ir::Inst> {
+    let Context { options, summaries, .. } = cx;
+    if !options.runs(Pass::JointCalls) || !options.runs(Pass::Dce) {
+        return EntitySet::new();
+    }
+    let is_active = |v| activity.ct[v].is_some();
+    let (delays, rerunnable) = (summaries.delays(), summaries.rerunnable());
+    joint_calls(&JointInput { at: input, uses, is_active: &is_active, delays, rerunnable })
 }
 
 /// What becomes of operations on bits in a function.

@@ -92,7 +92,7 @@ pub(super) struct Planner<'a, 'f> {
     pub(super) rewind: Option<RefCell<Rewind<'a>>>,
     /// Carried parameters that are read.
     pub(super) carried: IndexSet<ir::Value>,
-    /// Names that are held in a loop from behind it.
+    /// Names that are held in a loop, set after it.
     pub(super) hoisted: IndexSet<(LoopId, Val)>,
     /// Blocks whose reverses compute quotients again.
     pub(super) divides: EntitySet<ir::Block>,
@@ -316,7 +316,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             // All of it is free.
             return Default::default();
         }
-        // What is needed comes first, and behind it what may be recorded instead: each with how far
+        // What is needed comes first, and after it what may be recorded instead: each with how far
         // that is.
         let mut nodes: IndexMap<Val, u32> = IndexMap::default();
         for i in 0..self.needed[b].len() {

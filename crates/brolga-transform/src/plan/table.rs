@@ -56,7 +56,7 @@ pub enum Source {
     Recompute(ir::Inst),
     /// In a variable that is held while the pullback is in a loop.
     Held,
-    /// An induction variable behind its loop, from the bound that it was compared with.
+    /// An induction variable after its loop, from the bound that it was compared with.
     Last(ExitValue),
 }
 

@@ -73,7 +73,7 @@ pub(super) struct ValSet {
 const FEW: usize = 16;
 
 impl ValSet {
-    /// Put a name behind the others, unless it is among them.
+    /// Put a name after the others, unless it is among them.
     pub(super) fn insert(&mut self, name: Val) {
         if self.names.len() == FEW && self.known.is_empty() {
             self.known.extend(self.names.iter().copied());

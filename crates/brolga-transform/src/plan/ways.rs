@@ -241,7 +241,7 @@ impl<'f> Planner<'_, 'f> {
         }
     }
 
-    /// Whether a block is entered where a value's loop ends. Farther behind there may be a variable
+    /// Whether a block is entered where a value's loop ends. Farther on there may be a variable
     /// that holds it.
     fn is_exit(&self, b: ir::Block, v: Val) -> bool {
         self.loops.headed_by(def_block(self.facts, v)).is_some_and(|l| self.exit_of(l, b).is_some())

@@ -74,7 +74,7 @@ fn is_of_other_lanes(func: &ir::Function, inst: ir::Inst) -> bool {
     from.is_vector() && to.is_vector() && to.lane_type().is_float() && from.lane_type().bits() != to.lane_type().bits()
 }
 
-/// A byte of a value; none is zero.
+/// A byte of a value. `None` stands for a byte that is zero.
 type Byte = Option<(ir::Value, u8)>;
 
 /// What a value is made of.
@@ -186,7 +186,7 @@ impl MovedBytes<'_> {
         is.then_some(Some((of, first)))
     }
 
-    /// Write it in front of an instruction.
+    /// Write it before an instruction.
     fn write(&mut self, inst: ir::Inst, is: Is) -> ir::Value {
         match is {
             Is::Same(v, ty) => self.cast(inst, v, ty),

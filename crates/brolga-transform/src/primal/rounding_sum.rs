@@ -176,7 +176,7 @@ fn by_size(pos: &mut FuncCursor<'_>, from: Value, difference: Value, exponent: i
     (is_rounded, pos.ins().fmul(rounded, down))
 }
 
-/// Whether a number is the least, or one and a half times the least, that has no digits behind the
+/// Whether a number is the least, or one and a half times the least, that has no digits after the
 /// point.
 fn is_shift(pos: &mut FuncCursor<'_>, c: Value) -> Value {
     let ty = pos.func.dfg.value_type(c);

@@ -304,7 +304,7 @@ impl Affine<'_> {
         (0..self.func.dfg.block_params(lp.header).len()).find_map(|i| {
             let iv = induction(self.func, self.loops, l, i)?;
             let test = exit_test(self.func, self.loops, l, &iv, from, to)?;
-            // Behind an iteration that has not asked, a bound below the start is one iteration.
+            // After an iteration that has not asked, a bound below the start is one iteration.
             let asked_first = from == lp.header && !test.of_next;
             let exact =
                 test.cc == ir::condcodes::IntCC::Equal && (asked_first || test.of_next && from == lp.latches[0]);

@@ -18,7 +18,7 @@
 //! **Who zeroes.** An argument is *overwritten* if every place that the function reads is stored
 //! to. Then the zeros may be left out. Beyond that it is asked that the nest runs whenever the
 //! function does, reads in every iteration, and leaves no gaps, so that what is left alone are
-//! places before and behind what was read, not some in the middle.
+//! places before and after what was read, not some in the middle.
 //!
 //! **Wrapping.** Sums are modulo 2⁶⁴, so a loop comes back to a place after 2⁶⁴ / stride
 //! iterations, and an iteration need not access anything, nor run the loop in it. No run has 2⁵¹

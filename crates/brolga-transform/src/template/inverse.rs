@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! f__forward(p…, δ…, seg)              f__pullback(seg, p…, δ…)
-//!     inverse(begin)                       inverse(undo)     the state behind the call
+//!     inverse(begin)                       inverse(undo)     the state after the call
 //!     f(p…)                                f_inv(p…)
 //!     inverse(end)                         inverse(redo)     the state before it, which is kept
 //!     with a tolerance or a record:        f__gradient(p…, δ…, seg)
@@ -26,7 +26,7 @@
 //! `brolga_runtime::states::inverses` keeps states, checks them, and puts them there.
 //!
 //! **Cost.** In the run a call of the inverse and one of the gradient for each call that is undone,
-//! and no record. A check is a comparison of the state, behind one more call of the inverse if it
+//! and no record. A check is a comparison of the state, after one more call of the inverse if it
 //! is up to a tolerance.
 //!
 //! **Source.** J.-G. Liu, T. Zhao: Differentiate everything with a reversible embedded

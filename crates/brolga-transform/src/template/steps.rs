@@ -28,7 +28,7 @@
 //!
 //! **Invariants.** A step is not inlined into the combined function, so that what it adds to
 //! shadows and cotangents does not depend on which steps are a block: all schedules give the same
-//! bits. What the step before is given back replaces what the steps behind it were: cotangents of
+//! bits. What the step before is given back replaces what the steps after it were: cotangents of
 //! all floats are handed on, also of those that no step changes.
 //!
 //! **Cost.** In the run the steps that the schedule runs again (`brolga_schedules`), and two calls

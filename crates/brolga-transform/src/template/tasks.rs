@@ -173,7 +173,7 @@ impl TasksTemplate<'_, '_> {
         let mut fcx = FunctionBuilderContext::new();
         let (mut b, given) = begin(&mut func, &mut fcx);
         let sig = self.task.forward_signature(self.primal());
-        // The number stands behind the deltas there, and in front of them here.
+        // The number stands behind the deltas there, and before them here.
         let deltas = self.task.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. })).count();
         let primal_count = self.primal().params.len() - 1;
         let order = (0..primal_count)

@@ -3,6 +3,10 @@
 //!
 //! **Question.** Which functions of a module are those of a library that need a wrapper?
 //!
+//! **Answer.** Those with the name and the type of one, or with the type of `frexp` if they handle
+//! bits of floats: provided that they give what the library's function gives at a fixed set of
+//! arguments.
+//!
 //! **Before.** A module, translated for fuel. **After.** What takes the place of functions that
 //! agree with their names ([`crate::library::around`] has what is common to them).
 //!

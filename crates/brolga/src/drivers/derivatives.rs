@@ -4,7 +4,7 @@
 //! Jacobians and Hessians?
 //!
 //! **Answer.** [`Derivatives`] asks for a few products: tangents along a direction, products of
-//! seeds with the Jacobian, once or for several seeds behind one forward pass, Hessian-vector
+//! seeds with the Jacobian, once or for several seeds after one forward pass, Hessian-vector
 //! products, and Taylor coefficients. Values with gradients, Jacobians and Hessians, dense and
 //! compressed, are made of them here, once for both.
 //!

@@ -7,7 +7,7 @@
 //! ([`AbiValue`]): arguments, deltas of shadows, the tape, seeds. An entry point runs on the ABI
 //! values and leaves results there. [`DerivedRule::gradient`] runs one function of both halves, or
 //! a pair one after the other; [`DerivedRule::forward`] runs the first half, and gives a
-//! [`Pullback`] that owns the tape. Behind the last half it is asked whether all cotangents that
+//! [`Pullback`] that owns the tape. After the last half it is asked whether all cotangents that
 //! moved in pieces have come together.
 //!
 //! **Errors.** [`Error::Usage`] for what does not fit; [`Error::Trap`] where the code traps, and
@@ -235,7 +235,7 @@ impl DerivedRule {
         for (k, &i) in deltas.iter().enumerate() {
             let DataValue::I64(p) = args[i].value else { unreachable!("checked before") };
             let delta = match (args[i].shadow, p) {
-                // Nothing can be behind a null pointer.
+                // Nothing can be after a null pointer.
                 (0, 0) => 0,
                 (0, _) => return Err(Error::Usage(format!("argument {i} is duplicated, but has no shadow"))),
                 (s, p) => (s as i64).wrapping_sub(p.wrapping_mul(self.0.width as i64)),

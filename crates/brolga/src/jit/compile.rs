@@ -667,7 +667,7 @@ mod tests {
 
     use super::*;
 
-    /// A loop, behind so many branches, and so many in blocks for rare runs.
+    /// A loop, after so many branches, and so many in blocks for rare runs.
     fn branches(warm: usize, cold: usize) -> ir::Function {
         let mut text = "function %f(i64) {\nblock0(v0: i64):\n jump block1\n".to_owned();
         for i in 1..=warm + cold {

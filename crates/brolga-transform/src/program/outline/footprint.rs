@@ -44,7 +44,7 @@ pub(super) struct FootprintInput<'a> {
     pub is_called: bool,
 }
 
-/// The objects that a loop changes, or that change behind it, or why they are not known.
+/// The objects that a loop changes, or that change after it, or why they are not known.
 pub(super) fn of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId) -> Result<IndexSet<Origin>, String> {
     let blocks = Blocks::default();
     let places = Places { program: cx.program, func: &n.func, cfg: &n.cfg, blocks: &blocks };
@@ -75,7 +75,7 @@ pub(super) fn of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId) -> Result<I
     Ok(found)
 }
 
-/// Blocks that run behind a loop.
+/// Blocks that run after a loop.
 fn blocks_after(n: &Normalised, l: LoopId) -> EntitySet<ir::Block> {
     let mut found = EntitySet::new();
     let mut work: Vec<ir::Block> = n.loops.loops[l].exits.iter().map(|e| e.1).collect();

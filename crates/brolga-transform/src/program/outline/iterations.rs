@@ -22,7 +22,7 @@ const MOST_ITERATIONS: u64 = 64;
 const OF_INNER: u64 = 16;
 
 /// How many iterations are a step: a power of two. It does not depend on the budget, since sums in
-/// a step are added to what the steps behind it have made.
+/// a step are added to what the steps after it have made.
 pub(super) fn iterations(program: &Program, n: &Normalised, blocks: &[ir::Block]) -> u32 {
     let inst = |i: ir::Inst| match n.func.dfg.insts[i] {
         ir::InstructionData::Call { func_ref, .. } if program.callee(&n.func, func_ref).is_some() => ENOUGH,

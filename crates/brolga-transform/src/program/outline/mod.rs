@@ -16,10 +16,10 @@
 //! A *step* is K iterations of the loop, few instructions together, so that a call is little beside
 //! them ([`step`]). What an iteration hands on to the next is a parameter and a result, and so is
 //! each float that all of them read: its cotangent is the same sum in the same order for any
-//! schedule. What is asked for behind the loop is a result. The code is zero if the loop goes on,
+//! schedule. What is asked for after the loop is a result. The code is zero if the loop goes on,
 //! and else says by which exit it has been left. `loop` is a [driver](brolga_ir::driver), whose
 //! body runs steps from one number to another ([`caller`]). If the loop counts, the number of steps
-//! is computed in front of it ([`trip_count`]).
+//! is computed before it ([`trip_count`]).
 //!
 //! **Invariants.** The functions compute, in the same order, what the loop did; each instruction
 //! knows where it comes from. A loop that may not run twice ([`repeatable`]), or whose steps change

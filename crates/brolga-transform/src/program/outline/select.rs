@@ -248,7 +248,7 @@ fn memory_of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId, addressed: &[Fu
     footprint::of(cx, n, l).map(Memory::Objects)
 }
 
-/// Whether arithmetic on integers of the header, or from in front of the loop, ends in the bits of
+/// Whether arithmetic on integers of the header, or from before the loop, ends in the bits of
 /// a float.
 fn makes_floats(n: &Normalised, l: LoopId) -> bool {
     let (lp, dfg) = (&n.loops.loops[l], &n.func.dfg);

@@ -1,4 +1,4 @@
-//! Trip counts: how many steps a loop has, computed in front of it.
+//! Trip counts: how many steps a loop has, computed before it.
 //!
 //! **Question.** A schedule for a known number of steps is better than one for a number that turns
 //! out. Which loops tell theirs before they run?
@@ -15,7 +15,7 @@
 //!
 //! **Invariant.** The run checks that the loop ends with the last step.
 //!
-//! **Cost.** A look at each parameter of the header. In the run about ten instructions in front of
+//! **Cost.** A look at each parameter of the header. In the run about ten instructions before
 //! the loop.
 
 use brolga_analysis::LoopId;

@@ -1,16 +1,22 @@
-//! Fragments of floats: integers that are bytes of memory, and nothing else.
+//! Pieces of floats: integers that are bytes of memory, and nothing else.
 //!
 //! **Question.** A tainted integer has no cotangent, since it may be anything. But one that has
 //! only been moved since it was loaded is just what lay there, and where it is stored that lies
 //! again: its cotangent is the bytes of the shadow at the one place, to be put together with others
 //! at the other (`brolga_runtime::pieces`).
 //!
-//! **Answer.** Largest set of tainted integers such that each is loaded, comes from the caller or
-//! from a callee as such, is one of several others in the set, of integers that carry whole floats,
-//! or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such
-//! with another sign, or let through by a mask ([`sign_of_piece`]), or with a number added
-//! ([`super::ulp`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A
-//! callee that has calculated what it returns checks that no cotangent comes.)
+//! **Answer.** The largest set of tainted integers in which each is one of these:
+//!
+//! - loaded;
+//! - passed by the caller, or returned by a callee, as a piece;
+//! - one of several integers (a block parameter, a `select`), of which each is in the set, carries
+//!   whole floats, or is a number that nothing taints;
+//! - cut out of an integer that carries whole floats;
+//! - a piece with another sign, or let through by a mask ([`sign_of_piece`]);
+//! - a piece with a number added ([`super::ulp`]);
+//! - made of bytes of pieces by shifts, masks and bitwise or ([`bytes_of`]).
+//!
+//! A callee that has calculated what it returns checks that no cotangent comes.
 //!
 //! **Cost.** One pass over the values, then rounds over the candidates until none falls out.
 
