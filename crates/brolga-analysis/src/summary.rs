@@ -105,7 +105,7 @@ pub struct Origins {
     pub params: BTreeSet<usize>,
     /// From a function that was called through a pointer, which may have returned the bits of a
     /// float instead.
-    pub anyone: bool,
+    pub unknown_callee: bool,
 }
 
 /// What is to be known of a function that can run later than in the primal.

@@ -17,7 +17,7 @@ use cranelift_codegen::isa::TargetIsa;
 
 use crate::called::resolved;
 use crate::derived::Derivation;
-use crate::pipeline::all_variants::{DerivationInput, DerivationAssumptions, derive_assuming};
+use crate::pipeline::all_variants::{DerivationAssumptions, DerivationInput, derive_assuming};
 use crate::pipeline::inline_rollback::attempt;
 use crate::pipeline::{Observer, Stages};
 use crate::program::outline::staying;

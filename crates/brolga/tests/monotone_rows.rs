@@ -188,7 +188,9 @@ impl RowLoop {
         }
         line(&format!("v40 = iadd {k}, v9"));
         if self.stops {
-            line(&format!("v41 = f64const 0x1.8p0\nv42 = fcmp gt v33, v41\nbrif v42, block7({sum}), block11\nblock11:"));
+            line(&format!(
+                "v41 = f64const 0x1.8p0\nv42 = fcmp gt v33, v41\nbrif v42, block7({sum}), block11\nblock11:"
+            ));
         }
         match (at_end, self.equal) {
             (true, true) => line(&format!("v43 = icmp eq v40, {high}\nbrif v43, block7({sum}), block4(v40, {sum})")),

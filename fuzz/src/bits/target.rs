@@ -80,7 +80,7 @@ fn manner(class: &str) -> &str {
 
 /// The words of a program's statements, and where its arrays lie.
 fn words(program: &Program) -> BTreeSet<String> {
-    let text = format!("{:?} {:?}", program.body, program.own.map(|a| a.storage));
+    let text = format!("{:?} {:?}", program.body, program.local_arrays.map(|a| a.storage));
     let split = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|w| w.len() > 3 && *w != "Frame");
     split.map(str::to_owned).collect()
 }

@@ -4,7 +4,7 @@
 //! do they share?
 //!
 //! **Answer.** [`ActivityInput`] is what the analysis is given: the function, and what other
-//! analyses say of it. [`Cx`] holds the answer as it grows ([`Activity`]), memory that may hold
+//! analyses say of it. [`ActivityCx`] holds the answer as it grows ([`Activity`]), memory that may hold
 //! something active, and problems ([`Problem`]), which are reported only if what they are about
 //! turns out to be useful.
 //!
@@ -98,9 +98,9 @@ pub(super) struct Problem {
 }
 
 /// The analysis at work.
-pub(super) struct Cx<'a> {
-    pub i: &'a ActivityInput<'a>,
-    pub a: Activity,
+pub(super) struct ActivityCx<'a> {
+    pub input: &'a ActivityInput<'a>,
+    pub answer: Activity,
     pub useful: EntitySet<ir::Value>,
     /// Classes of memory (see [`crate::kinds::contents`]) that may hold something active.
     pub active_memory: EntitySet<ir::Value>,
@@ -127,13 +127,13 @@ pub(super) const LATER_NOTE: &str = "if this is not reached, or nothing depends 
 pub(super) const BITS_HELP: &str = "write the operation on floats (`fneg`, `fabs`, `fcopysign`, `select`), or mark the arguments it \
                          depends on const";
 
-impl Cx<'_> {
+impl ActivityCx<'_> {
     pub(super) fn ty(&self, v: ir::Value) -> ir::Type {
-        self.i.func.dfg.value_type(v)
+        self.input.func.dfg.value_type(v)
     }
 
     pub(super) fn kinds_at(&self, inst: ir::Inst, addr: ir::Value) -> Kinds {
-        width::kinds_at(self.i.func, self.i.contents, self.i.summaries, inst, addr)
+        width::kinds_at(self.input.func, self.input.contents, self.input.summaries, inst, addr)
     }
 
     pub(super) fn is_float(&self, v: ir::Value) -> bool {
@@ -142,8 +142,8 @@ impl Cx<'_> {
 
     /// An instruction in the names of the file.
     pub(super) fn written(&self, inst: ir::Inst) -> String {
-        let text = self.i.program.text(self.i.key, original(self.i.func, inst));
-        text.unwrap_or_else(|| self.i.func.dfg.insts[inst].opcode().to_string())
+        let text = self.input.program.text(self.input.key, original(self.input.func, inst));
+        text.unwrap_or_else(|| self.input.func.dfg.insts[inst].opcode().to_string())
     }
 
     pub(super) fn problem(&mut self, inst: ir::Inst, if_useful: Option<ir::Value>, d: Diagnostic) {

@@ -53,7 +53,7 @@ use crate::kinds::pointers::PointerInput;
 use crate::memory::punned_cells::{Local, PointerCells};
 use crate::query::original;
 use crate::variant::ResultMode;
-use context::{Cx, LATER_NOTE};
+use context::{ActivityCx, LATER_NOTE};
 
 pub use answer::{Activity, CopyRole, MemRole, State};
 pub use context::ActivityInput;
@@ -91,12 +91,12 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         bits: EntitySet::new(),
     };
     let local = Local::compute(&for_pointers, input.pointers, input.contents);
-    let mut cx = Cx {
-        i: input,
+    let mut cx = ActivityCx {
+        input,
         punned: PointerCells::compute(&local, &input.summaries.punned),
         rounding: rounding::rounding(input),
         converted: converted::digits(input.func, input.cfg),
-        a: Activity::with_room(input.func),
+        answer: Activity::with_room(input.func),
         useful: EntitySet::new(),
         active_memory: EntitySet::new(),
         holding: HashMap::default(),
@@ -107,20 +107,20 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
     };
     let unsure = ambiguous_width::unsure(input);
     for round in 0.. {
-        cx.a.lane.clone_from(input.lanes);
-        unsure.iter().for_each(|v| cx.a.lane[v] = 0);
+        cx.answer.lane.clone_from(input.lanes);
+        unsure.iter().for_each(|v| cx.answer.lane[v] = 0);
         cx.varied();
         cx.pieces();
         if round == MOST_ROUNDS || !cx.more_joins() {
             break;
         }
         let joins = std::mem::take(&mut cx.joins);
-        cx = Cx {
-            i: input,
+        cx = ActivityCx {
+            input,
             punned: cx.punned,
             rounding: cx.rounding,
             converted: cx.converted,
-            a: Activity::with_room(input.func),
+            answer: Activity::with_room(input.func),
             useful: EntitySet::new(),
             active_memory: EntitySet::new(),
             holding: HashMap::default(),
@@ -141,17 +141,17 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
                 continue;
             }
             let n = func.dfg.value_type(v).bytes() as u8;
-            if cx.a.computed.contains(v) {
-                cx.a.ct[v] = Some(Shape::Demand { n });
-            } else if cx.a.pieces.contains(v) {
-                cx.a.ct[v] = Some(Shape::Bytes { n, of: 0 });
-            } else if cx.a.is_varied(v) {
-                cx.a.ct[v] = cx.a.shape(func, v);
+            if cx.answer.computed.contains(v) {
+                cx.answer.ct[v] = Some(Shape::Demand { n });
+            } else if cx.answer.pieces.contains(v) {
+                cx.answer.ct[v] = Some(Shape::Bytes { n, of: 0 });
+            } else if cx.answer.is_varied(v) {
+                cx.answer.ct[v] = cx.answer.shape(func, v);
             }
         }
     }
     let becomes = cx.number_loads();
-    let (useful, moved) = (cx.useful, &cx.a.pieces);
+    let (useful, moved) = (cx.useful, &cx.answer.pieces);
     let mut astray = EntitySet::new();
     let found = cx
         .problems
@@ -171,7 +171,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
             Some(if later { d.note(LATER_NOTE) } else { d })
         })
         .collect();
-    cx.a.astray = astray;
-    cx.a.becomes = becomes;
-    (cx.a, found)
+    cx.answer.astray = astray;
+    cx.answer.becomes = becomes;
+    (cx.answer, found)
 }

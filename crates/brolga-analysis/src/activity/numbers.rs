@@ -33,7 +33,7 @@ use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use super::answer::BecomingBytes;
-use super::context::Cx;
+use super::context::ActivityCx;
 use super::demanded_bits::{DemandCx, DemandInput, DemandedBits};
 use crate::bits::bytes::{OperandBytes, pieces_of};
 use crate::kinds::pointers::Pointers;
@@ -193,10 +193,10 @@ fn matters(i: &DemandInput<'_>, conversion: ir::Inst) -> bool {
     false
 }
 
-impl Cx<'_> {
+impl ActivityCx<'_> {
     /// Loads of integers of which the run has to find out.
     pub(super) fn number_loads(&self) -> SecondaryMap<ir::Inst, BecomingBytes> {
-        let (i, func) = (self.i, self.i.func);
+        let (i, func) = (self.input, self.input.func);
         let mut found: SecondaryMap<ir::Inst, BecomingBytes> = SecondaryMap::new();
         if !i.summaries.makes_numbers {
             return found;
@@ -226,13 +226,13 @@ impl Cx<'_> {
     /// Whether an integer is made of bytes of memory where no float is known to be, though there
     /// are some beside them: the run finds out.
     pub(super) fn are_beside_floats(&self, v: ir::Value) -> bool {
-        let bytes = self.i.func.dfg.value_type(v).bytes();
+        let bytes = self.input.func.dfg.value_type(v).bytes();
         self.loaded_beside_floats(v, (0xffff_u32 >> 16_u32.saturating_sub(bytes)) as u16, 0)
     }
 
     /// The same of some bytes of a value.
     fn loaded_beside_floats(&self, v: ir::Value, bytes: u16, depth: u32) -> bool {
-        let func = self.i.func;
+        let func = self.input.func;
         let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth < MOST_MOVES) else { return false };
         if func.dfg.insts[inst].opcode().can_load() && !func.dfg.insts[inst].opcode().is_call() {
             let Some(addr) = access_address(func, inst) else { return false };
@@ -250,8 +250,8 @@ impl Cx<'_> {
     /// Whether this function loads or stores a float in four bytes at a place. (What moves with one
     /// in a word is taken for one, too: that says nothing.)
     fn is_accessed_as_float(&self, (base, at): Cell) -> bool {
-        let func = self.i.func;
-        self.i.cfg.all_insts().iter().any(|&inst| {
+        let func = self.input.func;
+        self.input.cfg.all_insts().iter().any(|&inst| {
             let value = match func.dfg.insts[inst].opcode() {
                 Opcode::Load => func.dfg.first_result(inst),
                 Opcode::Store => func.dfg.inst_args(inst)[0],
@@ -265,17 +265,17 @@ impl Cx<'_> {
 
     /// Whether the bits of a float may be loaded: not of a constant, nor where there is no shadow.
     fn may_hold_bits(&self, load: ir::Inst) -> bool {
-        let Some(addr) = access_address(self.i.func, load) else { return false };
+        let Some(addr) = access_address(self.input.func, load) else { return false };
         // The host is asked of memory that holds nothing active, too.
-        access_bytes(self.i.func, load) >= 4
-            && !self.i.constant.contains(load)
-            && self.i.pointers.root(addr).is_some()
-            && (self.i.program.vmctx_pointers_only
+        access_bytes(self.input.func, load) >= 4
+            && !self.input.constant.contains(load)
+            && self.input.pointers.root(addr).is_some()
+            && (self.input.program.vmctx_pointers_only
                 || self.holds_active(addr)
-                || self.declared_floats(addr, access_bytes(self.i.func, load)))
+                || self.declared_floats(addr, access_bytes(self.input.func, load)))
     }
 
     fn holds_active(&self, addr: ir::Value) -> bool {
-        self.active_memory.contains(self.i.contents.find(addr))
+        self.active_memory.contains(self.input.contents.find(addr))
     }
 }

@@ -657,12 +657,12 @@ pub(crate) fn origins(cx: &PointerInput<'_>, p: &Pointers, v: ir::Value, out: &m
             {
                 let from = cx.summaries.pointer_result(f, *k).cloned().unwrap_or_default();
                 out.from_callee |= from.from_callee;
-                out.anyone |= from.anyone;
+                out.unknown_callee |= from.unknown_callee;
                 work.extend(from.params.iter().map(|&i| cx.func.dfg.inst_args(*inst)[i]));
             }
             kind => {
                 let through_pointer = |inst: ir::Inst| cx.func.dfg.insts[inst].opcode() == Opcode::CallIndirect;
-                out.anyone |= matches!(kind, Some(RootKind::Call(inst, _)) if through_pointer(*inst));
+                out.unknown_callee |= matches!(kind, Some(RootKind::Call(inst, _)) if through_pointer(*inst));
                 out.from_callee = true;
             }
         }

@@ -99,7 +99,7 @@ pub struct RecordedValue {
     pub bytes: u32,
     /// Whose reverse reads it.
     pub readers: Vec<String>,
-    /// Why it is had in this way and in no cheaper one.
+    /// Why this way was taken, and no cheaper one.
     pub why: &'static str,
 }
 

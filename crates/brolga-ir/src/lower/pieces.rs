@@ -130,7 +130,7 @@ impl LowerCx<'_> {
 
     /// Where there may be pending sums.
     fn if_pending(&mut self, b: &mut FunctionBuilder<'_>, what: impl FnOnce(&mut Self, &mut FunctionBuilder<'_>)) {
-        let some = b.ins().load(types::I64, MemFlagsData::new().with_notrap(), self.seg(), segment::PENDING);
+        let some = b.ins().load(types::I64, MemFlagsData::new().with_notrap(), self.seg(), segment::PENDING_SUMS);
         self.rarely(b, some, None, |cx, b| {
             what(cx, b);
             some

@@ -33,9 +33,9 @@ pub const PEAK: i32 = 40;
 /// At how many places cotangents wait that have come in pieces.
 pub const WAITING: i32 = 48;
 /// Of a task that runs back: not zero if there may be pending sums that it reads.
-pub const PENDING: i32 = 56;
+pub const PENDING_SUMS: i32 = 56;
 /// In a workspace: the first of the blocks that are freed when the run is over.
-pub const BLOCKS: i32 = PENDING;
+pub const BLOCKS: i32 = PENDING_SUMS;
 /// Whether a number was made of what was found where an integer had been computed and stored.
 pub const ASKED: i32 = 192 + 2 * 1024;
 /// How many instructions a debug run has executed.

@@ -158,13 +158,13 @@ fn as_function(
     b.seal_block(block);
     let given = b.block_params(block).to_vec();
     let mut rest = &given[..];
-    let mut own = Vec::new();
+    let mut local_leaves = Vec::new();
     for l in leaves {
         let (parts, others) = rest.split_at(parts_of(l.ty).len());
-        own.push(Leaf { parts: parts.to_vec(), ..l.clone() });
+        local_leaves.push(Leaf { parts: parts.to_vec(), ..l.clone() });
         rest = others;
     }
-    let mut maker = Maker { b: &mut b, scope: &body.scope, leaves: &own, undefined: None };
+    let mut maker = Maker { b: &mut b, scope: &body.scope, leaves: &local_leaves, undefined: None };
     let results = maker.for_place(e, ty);
     b.ins().return_(&results);
     b.finalize(body.cx.isa.frontend_config());

@@ -26,7 +26,7 @@
 //!  32  captures   derived pairs by primal address
 //!  40  peak       highest position of what functions of both halves have recorded and given back
 //!  48  waiting    at how many places cotangents wait that have come in pieces
-//!  56  pending    of a task that runs back: whether there may be pending sums that it reads
+//!  56  pending_sums  of a task that runs back: whether there may be pending sums that it reads
 //! 192  sink and zeros once more, 1024 bytes each, for batches of derivatives
 //! 2240  asked    whether a number was made of an integer that had been computed and stored
 //! 2248  executed of a debug run: how many instructions
@@ -106,7 +106,7 @@ pub struct Segment {
     captures: *const Captures,
     pub(crate) peak: *mut u8,
     pub(crate) waiting: u64,
-    pub(crate) sums: u64,
+    pub(crate) pending_sums: u64,
     sink: Line,
     zeros: Line,
     wide_sink: Wide,
@@ -162,7 +162,7 @@ impl Segment {
             captures: std::ptr::null(),
             peak: base,
             waiting: 0,
-            sums: 0,
+            pending_sums: 0,
             sink: Line([0; 64]),
             zeros: Line([0; 64]),
             wide_sink: Wide([0; WIDE]),
@@ -566,7 +566,7 @@ mod tests {
             (offset_of!(Segment, captures), offset::CAPTURES),
             (offset_of!(Segment, peak), offset::PEAK),
             (offset_of!(Segment, waiting), offset::WAITING),
-            (offset_of!(Segment, sums), offset::PENDING),
+            (offset_of!(Segment, pending_sums), offset::PENDING_SUMS),
             (offset_of!(Segment, sink), offset::SINK),
             (offset_of!(Segment, zeros), offset::ZEROS),
             (offset_of!(Segment, wide_sink), offset::WIDE_SINK),

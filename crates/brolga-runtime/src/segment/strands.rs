@@ -472,7 +472,7 @@ impl Segment {
             return false;
         }
         let (from, to) = (at & !(WINDOW - 1), (at + n).next_multiple_of(WINDOW));
-        if self.sums != 0 {
+        if self.pending_sums != 0 {
             // SAFETY: our contract.
             unsafe { self.gather(from, to - from) };
         }
@@ -518,8 +518,8 @@ impl Segment {
     /// of strands that wait for it.
     fn note_sums(&mut self) {
         // SAFETY: a strand that waits is there, and does not change.
-        let waiting = self.forks.parent.is_some_and(|parent| unsafe { (*parent).sums } != 0);
-        self.sums = u64::from(waiting || self.forks.pending.objects.iter().any(|o| !o.unused));
+        let waiting = self.forks.parent.is_some_and(|parent| unsafe { (*parent).pending_sums } != 0);
+        self.pending_sums = u64::from(waiting || self.forks.pending.objects.iter().any(|o| !o.unused));
     }
 
     /// Where the pending sum for an object's shadow is: there, if the strand owns it.
@@ -529,7 +529,7 @@ impl Segment {
             return Some(shadow);
         }
         let object = self.pending_object(shadow)?;
-        self.sums = 1;
+        self.pending_sums = 1;
         let object = &mut self.forks.pending.objects[object];
         (object.open, object.unused) = (true, false);
         Some(shadow.wrapping_add(object.distance()))
@@ -555,7 +555,7 @@ impl Segment {
         };
         let found = &mut self.forks.pending.objects[i];
         found.unused = false;
-        self.sums = 1;
+        self.pending_sums = 1;
         Some(Some(found.distance()))
     }
 

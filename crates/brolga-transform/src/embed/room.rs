@@ -125,10 +125,12 @@ fn uses_channel(one: &DerivedFunc, channel: Channel) -> bool {
     let Some(at) = one.segment else { return false };
     let func = &one.func;
     let entry = func.layout.entry_block().expect("it has a body");
-    let own = func.dfg.block_params(entry)[at];
+    let header = func.dfg.block_params(entry)[at];
     let limit = segment::field(channel, Position::Limit);
     insts(func).any(|i| match func.dfg.insts[i] {
-        InstructionData::Load { arg, offset, .. } => i32::from(offset) == limit && func.dfg.resolve_aliases(arg) == own,
+        InstructionData::Load { arg, offset, .. } => {
+            i32::from(offset) == limit && func.dfg.resolve_aliases(arg) == header
+        }
         _ => false,
     })
 }
@@ -143,8 +145,8 @@ fn room(derived: &[DerivedFunc], n_roots: usize, derivative: Derivative) -> Room
     }
     let mut bounds = Bounds { derived, by_symbol: by_symbol(derived), known: BTreeMap::new() };
     // A pullback records after what the forward pass has recorded.
-    let own = Channel::Mixed.index();
-    let bound = (0..n_roots).try_fold(u64::from(HEADER), |sum, i| sum.checked_add(bounds.of(i)?[own]));
+    let mixed = Channel::Mixed.index();
+    let bound = (0..n_roots).try_fold(u64::from(HEADER), |sum, i| sum.checked_add(bounds.of(i)?[mixed]));
     match bound {
         Some(n) if n <= ON_STACK && derivative != Derivative::Pair => Room::Stack(n as u32),
         // It may begin anywhere.
@@ -204,7 +206,7 @@ fn asks_for(one: &DerivedFunc, inst: ir::Inst) -> Option<SpaceDemand> {
         return None;
     }
     let entry = func.layout.entry_block().expect("it has a body");
-    let own = one.segment.map(|at| func.dfg.block_params(entry)[at]);
+    let segment_param = one.segment.map(|at| func.dfg.block_params(entry)[at]);
     let def = |v: ir::Value| Some(func.dfg.insts[func.dfg.value_def(func.dfg.resolve_aliases(v)).inst()?]);
     let found = || {
         let Some(InstructionData::IntCompare { args: [top, limit], .. }) = def(arg) else { return None };
@@ -216,7 +218,7 @@ fn asks_for(one: &DerivedFunc, inst: ir::Inst) -> Option<SpaceDemand> {
             limit => limit,
         };
         let InstructionData::Load { arg: header, offset, .. } = limit else { return None };
-        if Some(func.dfg.resolve_aliases(header)) != own {
+        if Some(func.dfg.resolve_aliases(header)) != segment_param {
             return Some(None);
         }
         let limits = [Channel::Mixed].into_iter().chain(Channel::TYPED);
@@ -326,11 +328,11 @@ fn return_where_full(derived: &mut [DerivedFunc], channel: Channel, growing: Opt
             CallTarget::Unknown => true,
         };
         let Some(segment) = derived[i].segment else { continue };
-        let own = insts(&derived[i].func).filter(|&inst| asks_for(&derived[i], inst).is_some()).collect();
+        let asking = insts(&derived[i].func).filter(|&inst| asks_for(&derived[i], inst).is_some()).collect();
         let func = &mut derived[i].func;
         let entry = func.layout.entry_block().expect("it has a body");
         let workspace = func.dfg.block_params(entry)[segment];
-        ExitWriter { func, workspace, channel, own, growing, full: None, left: None }.all(&by_symbol, fails);
+        ExitWriter { func, workspace, channel, asking, growing, full: None, left: None }.all(&by_symbol, fails);
     }
 }
 
@@ -340,7 +342,7 @@ struct ExitWriter<'f> {
     workspace: ir::Value,
     channel: Channel,
     /// Instructions that ask for room.
-    own: BTreeSet<ir::Inst>,
+    asking: BTreeSet<ir::Inst>,
     /// The target, if the caller is asked for more room.
     growing: Option<&'f dyn TargetIsa>,
     /// Says that the tape is full.
@@ -352,7 +354,7 @@ struct ExitWriter<'f> {
 impl ExitWriter<'_> {
     fn all(&mut self, by_symbol: &BTreeMap<String, usize>, fails: impl Fn(CallTarget) -> bool) {
         for inst in insts(self.func).collect::<Vec<_>>() {
-            if self.own.contains(&inst) {
+            if self.asking.contains(&inst) {
                 let InstructionData::CondTrap { arg, .. } = self.func.dfg.insts[inst] else { unreachable!("it asks") };
                 let lacks = self.lacks(arg, inst);
                 let mut cursor = FuncCursor::new(self.func).at_inst(inst);

@@ -137,9 +137,11 @@ fn run(
                 staying.extend(loops);
                 assumptions
             }
-            RunEnd::Needs(ProgramFact::Demands) => {
-                DerivationAssumptions { pieces: true, known: PriorFacts { demanded: true, ..assumptions.known }, ..assumptions }
-            }
+            RunEnd::Needs(ProgramFact::Demands) => DerivationAssumptions {
+                pieces: true,
+                known: PriorFacts { demanded: true, ..assumptions.known },
+                ..assumptions
+            },
             RunEnd::Needs(ProgramFact::Numbers) => {
                 DerivationAssumptions { known: PriorFacts { leaves_shadows: true, ..assumptions.known }, ..assumptions }
             }

@@ -28,7 +28,7 @@ use cranelift_codegen::ir;
 use crate::derived::Derivation;
 use crate::facts::Facts;
 use crate::pipeline::Observer;
-use crate::pipeline::all_variants::{DerivationInput, DerivationAssumptions, derive_assuming, examine};
+use crate::pipeline::all_variants::{DerivationAssumptions, DerivationInput, derive_assuming, examine};
 use crate::plan::liveness::unfollowed;
 use crate::program::inline::Inlining;
 use crate::translate::stmt::AdStmts;

@@ -68,7 +68,7 @@ pub enum StepOperand {
     Nothing,
 }
 
-/// How a carried parameter is had on an edge: from a parameter of the edge's target, step by step.
+/// How a carried parameter is computed on an edge: from a parameter of the edge's target, step by step.
 pub(crate) type WayBack = (ir::Value, Vec<Undo>);
 
 /// The carried parameters.
@@ -155,7 +155,7 @@ impl Carry {
         cx.loops.contains(outermost, b) && cx.loops.dominates(d, b) && cx.returning.contains(b)
     }
 
-    /// Whether `r` is had on every edge out of `p`.
+    /// Whether `r` can be computed on every edge out of `p`.
     fn crosses(&mut self, cx: &CarryInput<'_>, r: ir::Value, d: ir::Block, l: LoopId, p: ir::Block) -> bool {
         cx.cfg.succs[p].iter().filter(|&&b| cx.returning.contains(b)).all(|&b| {
             if b != d && self.known[b].contains(r) {
@@ -201,7 +201,7 @@ impl Carry {
         cfg.blocks.iter().copied().filter(move |&b| self.known[b].contains(v))
     }
 
-    /// How a parameter of block `d` is had on an edge: `Ok(None)` if it is there already, `Err` if
+    /// How a parameter of block `d` is computed on an edge: `Ok(None)` if it is there already, `Err` if
     /// the edge leaves its loop and the target has to provide it.
     pub(crate) fn on_edge(
         &self,

@@ -80,7 +80,7 @@ struct Arm {
     /// Instructions that nothing else needs, in order.
     moved: Vec<ir::Inst>,
     /// Instructions that are done once more, in order, and the value of each that is asked for.
-    again: Vec<ir::Inst>,
+    repeated: Vec<ir::Inst>,
 }
 
 struct ChosenCx<'a> {
@@ -129,7 +129,7 @@ impl ChosenCx<'_> {
     /// Give an arm its block.
     fn fill(&mut self, block: ir::Block, arm: &Arm, v: ir::Value, (behind, srcloc): (ir::Block, ir::SourceLoc)) {
         let mut copies: HashMap<ir::Value, ir::Value> = HashMap::default();
-        for &inst in &arm.again {
+        for &inst in &arm.repeated {
             let old = self.func.dfg.first_result(inst);
             let ty = self.func.dfg.ctrl_typevar(inst);
             let data = self.func.dfg.insts[inst];
@@ -206,11 +206,10 @@ impl ChosenCx<'_> {
         let made_of =
             |&inst: &ir::Inst| is_conversion(func.dfg.insts[inst].opcode()).then(|| func.dfg.inst_args(inst)[0]);
         let ends: Vec<ir::Value> = order.iter().filter_map(made_of).chain(is_int.then_some(v)).collect();
-        let mut again =
-            Again { cx: self, here, moved: &moved, loads: &loads, made: Vec::new(), seen: HashMap::default() };
-        let any = ends.into_iter().filter(|&end| again.made_of_memory(end, 0)).count() > 0;
-        let again = again.made;
-        any.then_some(Arm { moved: order, again })
+        let mut found =
+            RepeatedInsts { cx: self, here, moved: &moved, loads: &loads, made: Vec::new(), seen: HashMap::default() };
+        let any = ends.into_iter().filter(|&end| found.made_of_memory(end, 0)).count() > 0;
+        any.then_some(Arm { moved: order, repeated: found.made })
     }
 
     /// Whether an instruction may be left out where its value is not used.
@@ -264,7 +263,7 @@ fn are_apart(func: &ir::Function, store: ir::Inst, load: ir::Inst) -> bool {
 }
 
 /// What is done once more.
-struct Again<'a, 'b> {
+struct RepeatedInsts<'a, 'b> {
     cx: &'a ChosenCx<'b>,
     here: ir::Block,
     moved: &'a EntitySet<ir::Inst>,
@@ -273,7 +272,7 @@ struct Again<'a, 'b> {
     seen: HashMap<ir::Value, bool>,
 }
 
-impl Again<'_, '_> {
+impl RepeatedInsts<'_, '_> {
     /// Whether a value is made of memory that may hold a float. What it is made of is noted.
     fn made_of_memory(&mut self, v: ir::Value, steps: u32) -> bool {
         if let Some(&known) = self.seen.get(&v) {

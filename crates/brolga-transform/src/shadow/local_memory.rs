@@ -84,7 +84,9 @@ pub(crate) fn local_memory(facts: &Facts<'_>, out: &mut Overwrites) {
     }
     for (object, insts) in touching.into_iter().enumerate() {
         // What is in an argument's shadow is the caller's.
-        let Some(insts) = insts.filter(|_| !matches!(facts.private.origins[object], Origin::Param(_))) else { continue };
+        let Some(insts) = insts.filter(|_| !matches!(facts.private.origins[object], Origin::Param(_))) else {
+            continue;
+        };
         let Some(events) = events(facts, &insts) else { continue };
         if let Origin::Slot(slot) = facts.private.origins[object] {
             out.untouched.insert(slot);
@@ -145,7 +147,13 @@ struct Base {
 type Bases = HashMap<(ir::Value, ir::Block), Option<Base>>;
 
 /// An access with its distance from the start of the object; `None` if that is not known to be one.
-fn event(facts: &Facts<'_>, object: PrivateObject, bases: &mut Bases, inst: ir::Inst, does: ShadowEffect) -> Option<Event> {
+fn event(
+    facts: &Facts<'_>,
+    object: PrivateObject,
+    bases: &mut Bases,
+    inst: ir::Inst,
+    does: ShadowEffect,
+) -> Option<Event> {
     let func = facts.func();
     let block = func.layout.inst_block(inst)?;
     let args = func.dfg.inst_args(inst);

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! edge p -> b   (out of the loop) the cotangent of the member of each sum that leaves goes to the sum's first
-//! loop of H     what is read from outside is had; the cotangents of sums are taken, once and for all
+//! loop of H     what is read from outside is loaded or computed; the cotangents of sums are taken, once and for all
 //! B again       B as in the primal; block by block, then the reverse fragments of its statements, last first; goes where B goes
 //! edge e -> H   (at the end) the cotangents of sums go to what they began with; go to the reverse of e
 //! ```
