@@ -10,14 +10,14 @@ use crate::calls::Competitor;
 use crate::wasm_arg::WasmArg;
 
 /// The same function in native code.
-pub struct Native {
+pub struct NativeFunction {
     function: *mut c_void,
     ints: [i64; 9],
     floats: [f64; 5],
     memory: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Native {
+impl NativeFunction {
     /// Compile it; `None` without a C compiler.
     pub fn new(source: &Path, export: &str, args: &[WasmArg]) -> Option<Self> {
         let library = std::env::temp_dir().join(format!("brolga-{}-{}.so", export, std::process::id()));
@@ -59,7 +59,7 @@ impl Native {
     }
 }
 
-impl Competitor for Native {
+impl Competitor for NativeFunction {
     fn run(&mut self) -> (Duration, f64) {
         for (now, first) in &mut self.memory {
             now.copy_from_slice(first);

@@ -12,7 +12,7 @@
 //!
 //! **Cost.** That of [`brolga_driver::batch`] and of [`brolga_driver::jacobian`].
 
-use brolga::drivers::taylor_options;
+use brolga::drivers::support::taylor_options;
 use brolga::{Error, Mode, Options};
 use brolga_driver::batch::{along_each, batch};
 use brolga_driver::jacobian::{Jacobian, Output, jacobian, known, outputs};

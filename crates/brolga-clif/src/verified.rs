@@ -4,7 +4,7 @@
 //! The verifier runs once, after the last pass ([`Passes::is_sound`]). Only if it finds something
 //! do the passes run again, on the function as it was, and then it runs after each that has
 //! changed the function ([`Passes::each`]): the same input gives the same output. What it finds is
-//! kept with the name of the pass ([`Broken`]); the passes after it are left out. **Cost.**
+//! kept with the name of the pass ([`PassFailure`]); the passes after it are left out. **Cost.**
 //! Cranelift's verifier once, and a copy of the function; nothing if it is switched off.
 
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -22,12 +22,12 @@ pub struct Passes {
     each: bool,
     /// A hash of the function as the verifier has seen it last.
     seen: u64,
-    broken: Option<Box<Broken>>,
+    broken: Option<Box<PassFailure>>,
 }
 
 /// A function that does not verify after a pass.
 #[derive(Debug)]
-pub struct Broken {
+pub struct PassFailure {
     /// The pass.
     pub pass: &'static str,
     /// The function's name.
@@ -82,17 +82,17 @@ impl Passes {
         let flags = FLAGS.get_or_init(|| Flags::new(settings::builder()));
         if let Err(e) = cranelift_codegen::verify_function(func, flags) {
             let message = cranelift_codegen::print_errors::pretty_verifier_error(func, None, e);
-            self.broken = Some(Box::new(Broken { pass, function: func.name.to_string(), message }));
+            self.broken = Some(Box::new(PassFailure { pass, function: func.name.to_string(), message }));
         }
     }
 
     /// Keep what was found before, if no pass has been found to be the one.
-    pub fn or(&mut self, found: Option<Broken>) {
+    pub fn or(&mut self, found: Option<PassFailure>) {
         self.broken = self.broken.take().or(found.map(Box::new));
     }
 
     /// What a pass has broken, if one has; it is forgotten.
-    pub fn take_broken(&mut self) -> Option<Broken> {
+    pub fn take_broken(&mut self) -> Option<PassFailure> {
         self.broken.take().map(|b| *b)
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! [`Options::width`]: brolga::Options
 
-use brolga::drivers::{Lane, width_for};
+use brolga::drivers::support::{Lane, width_for};
 use brolga::{ArgActivity, DerivedRule, Error};
 use cranelift_codegen::data_value::DataValue;
 
@@ -40,7 +40,7 @@ pub fn along_each(
 }
 
 /// What `run` finds along each of these directions: it is given as many of them at once as drivers
-/// go along ([`brolga::drivers::WIDTH`]), or where that cannot be one at a time, and the width.
+/// go along ([`brolga::drivers::support::WIDTH`]), or where that cannot be one at a time, and the width.
 ///
 /// # Errors
 /// Those of `run`.

@@ -15,7 +15,7 @@
 //! **Cost.** A copy of the contents and of the shadow of each buffer, and a kilobyte of fence on
 //! either side of both. A look for damage reads the fences.
 
-use brolga::drivers::Lane;
+use brolga::drivers::support::Lane;
 use brolga::{Arg, ArgActivity, ArgSpec, Diagnostic, Error};
 use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;

@@ -15,7 +15,8 @@
 //! many times as large as there are directions in the run. A rule is derived once for each width,
 //! or for each run where runs leave traces in data objects.
 
-use brolga::drivers::{Lane, Star};
+use brolga::drivers::Star;
+use brolga::drivers::support::Lane;
 use brolga::second::{ArgDirection, HessianProducts, HessianRule};
 use brolga::{ArgActivity, Error, Mode};
 use brolga_wasm::Instance;
@@ -47,7 +48,7 @@ pub fn products(rule: &HessianRule, call: &Invocation, direction: &Direction) ->
 }
 
 /// The same along each of these directions, as many of them in one run as drivers go along
-/// ([`brolga::drivers::WIDTH`]) where that can be.
+/// ([`brolga::drivers::support::WIDTH`]) where that can be.
 ///
 /// # Errors
 /// As of [`products`].

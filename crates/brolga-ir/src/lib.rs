@@ -56,7 +56,7 @@ mod symbols;
 pub mod time_loop;
 pub mod verify;
 
-pub use attached::Attached;
+pub use attached::AttachedValue;
 pub use copies::{Copies, Origin};
 pub use diag::{Diagnostic, Diagnostics};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
@@ -66,6 +66,6 @@ pub use options::{
 };
 pub use passes::{Pass, PassSet};
 pub use position::{OFFSET, STATEMENT, position};
-pub use program::{Allocator, DataObject, Func, Program, Refused};
+pub use program::{Allocator, CallRefusal, DataObject, Func, Program};
 pub use request::{ArgActivity, ArgSpec, Elem, Promises, Request, ResultActivity};
 pub use spec::{Derivative, ParamActivity, ParamSpec, ReturnActivity, Spec};

@@ -80,8 +80,8 @@ mod special;
 pub mod tape;
 pub mod trace;
 
-pub use error::{InstSite, OracleError, Place, Race, Stray};
-pub use interp::Custom;
+pub use error::{InstSite, OracleError, Place, Race, StrayStore};
+pub use interp::CustomFunction;
 pub use oracle::{
     Activity, BufferRef, Candidate, Dependence, Elem, HessianOutcome, Identity, MARKS, Oracle, OracleArg,
     OracleOutcome, Reverse, Tangent, TangentOutcome, gradient,

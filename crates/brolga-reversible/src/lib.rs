@@ -52,7 +52,7 @@ use std::fmt;
 
 pub use error::{ErrorKind, Fault, RevError};
 pub use layout::PlaceWord;
-pub use lower::Lowered;
+pub use lower::ClifFunction;
 
 use ast::File;
 
@@ -87,16 +87,16 @@ impl std::error::Error for Errors {}
 /// # Ok::<(), brolga_reversible::Errors>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Compiled {
+pub struct CompiledProgram {
     /// The functions, checked.
     pub file: File,
     /// The same in CLIF, and what they call. Those that a caller calls come first: `%f` and
     /// `%f__inverse` of each function, with parameters of 64 bits: the address of each place, and
     /// each integer that is read.
-    pub functions: Vec<Lowered>,
+    pub functions: Vec<ClifFunction>,
 }
 
-impl Compiled {
+impl CompiledProgram {
     /// The inverses of all functions, each by the name of what it undoes: a call by such a name is
     /// a call of an inverse.
     ///
@@ -123,7 +123,7 @@ impl Compiled {
 /// # Errors
 /// AD0031 to AD0036: what is no text of the language, names, types, and statements that cannot be
 /// undone.
-pub fn compile(text: &str) -> Result<Compiled, Errors> {
+pub fn compile(text: &str) -> Result<CompiledProgram, Errors> {
     compile_file(parse::parse(text).map_err(Errors)?)
 }
 
@@ -138,8 +138,8 @@ pub fn compile(text: &str) -> Result<Compiled, Errors> {
 ///
 /// # Errors
 /// As [`compile`], but for what is wrong with a text.
-pub fn compile_file(file: File) -> Result<Compiled, Errors> {
+pub fn compile_file(file: File) -> Result<CompiledProgram, Errors> {
     let (file, layouts) = types::checked(file).map_err(Errors)?;
     let functions = lower::lower(&file, &layouts).map_err(Errors)?;
-    Ok(Compiled { file, functions })
+    Ok(CompiledProgram { file, functions })
 }

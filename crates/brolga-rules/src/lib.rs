@@ -35,7 +35,7 @@ pub mod user;
 
 pub use adjoint::{AdjointArg, AdjointCall, AdjointRule};
 pub use cost::cost;
-pub use expr::{CallArg, Called, Cond, E, Node, Reads};
+pub use expr::{CallArg, Cond, E, Node, PureCall, Reads};
 pub use libm::{MathKind, MathRule, MemFn, OF_C, OutPtr, helper_of_account, math_rule, math_rules};
 pub use math_fn::MathFn;
 pub use row::{ExprRow, Partial, Scale};

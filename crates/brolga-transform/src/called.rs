@@ -28,7 +28,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::derived::derivative_of;
-use crate::nested::{self, Nested, NestedParam, NestedResult};
+use crate::nested::{self, NestedDerivative, NestedParam, NestedResult};
 use crate::standalone::typed_tape;
 
 /// A program with the derivatives that these functions, or what they call, call by name.
@@ -161,7 +161,7 @@ impl CalledDerivative {
     }
 
     /// The function behind the declared name.
-    fn wrapper(&self, convention: &Convention, found: &Nested, isa: &dyn TargetIsa) -> ir::Function {
+    fn wrapper(&self, convention: &Convention, found: &NestedDerivative, isa: &dyn TargetIsa) -> ir::Function {
         let name = ir::UserFuncName::testcase(&self.symbol);
         let implied = || convention.signature(isa);
         let signature = self.declared.clone().unwrap_or_else(implied);

@@ -12,7 +12,7 @@ use brolga_analysis::Variant;
 use brolga_analysis::memory::alias::Places;
 use brolga_ir::block::CfgBlocks;
 use brolga_ir::inst::Val;
-use brolga_ir::lower::{Fence, LowerEnv, Lowered, Shadows, Standalone, Typed, lower_with_checks};
+use brolga_ir::lower::{Fence, LowerEnv, LoweredFunction, Shadows, StandaloneEnv, TypedTapeEnv, lower_with_checks};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostics, Effort, Mode, Pass, PassSet, Program, TapeKind};
@@ -118,8 +118,8 @@ impl<'s, 'f> Emitter<'s, 'f> {
         let pointers = &facts.pointers;
         let is_address = |v| pointers.root(v).is_some() || pointers.address.contains(v);
         let data_symbol = |key| facts.program.data[key].symbol.clone();
-        let typed = Typed { is_address: &is_address };
-        let standalone = Standalone { data_symbol: &data_symbol, nth: facts.program.nested };
+        let typed = TypedTapeEnv { is_address: &is_address };
+        let standalone = StandaloneEnv { data_symbol: &data_symbol, nth: facts.program.nested };
         let tape = facts.options.tape;
         let env = LowerEnv {
             primal: facts.func(),
@@ -144,7 +144,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             watched: Some(&mut watched_sums),
             names: &mut *self.names,
         };
-        let Lowered { mut func, checks, shadows, segment } = lower_with_checks(graph, env);
+        let LoweredFunction { mut func, checks, shadows, segment } = lower_with_checks(graph, env);
         let lowered = self.verified.is_on().then(|| func.clone());
         let checks = self.fenced.then_some(&checks[..]);
         self.passes(&mut func, graph, &watched_sums, &shadows, checks);

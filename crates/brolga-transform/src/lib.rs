@@ -66,10 +66,10 @@ mod val_map;
 pub(crate) mod verified;
 
 pub use derive::{derive, derive_unverified, derive_with};
-pub use derived::{Addressable, Derivation, DerivedCombined, DerivedPair, DerivedVariant, LoopOutcome};
-pub use embed::{Embedded, embed};
+pub use derived::{AddressableFunction, Derivation, DerivedCombined, DerivedPair, DerivedVariant, LoopOutcome};
+pub use embed::{EmbeddedFunctions, embed};
 pub use find_inverse::find_inverse;
-pub use nested::Nested;
+pub use nested::NestedDerivative;
 pub use pipeline::Stages;
 pub use program::abi::Abi;
 pub use translate::tangent::POISON;

@@ -7,7 +7,7 @@
 //! is an internal error (AD0902) that names the stage, the function, the block and the instruction.
 //! **Cost.** Near linear in the size of the graph; nothing without the option.
 
-use brolga_clif::verified::{Broken, Passes};
+use brolga_clif::verified::{PassFailure, Passes};
 use brolga_ir::block::CfgBlocks;
 use brolga_ir::verify::{self, Fault, GraphContext, GraphKind};
 use brolga_ir::{Diagnostic, Diagnostics};
@@ -101,7 +101,7 @@ pub(crate) fn pullback_of(
 /// # Errors
 /// The pass, and what Cranelift's verifier says: a bug of ours.
 pub(crate) fn passes(passes: &mut Passes, symbol: &str) -> Result<(), Diagnostics> {
-    let Some(Broken { pass, function, message }) = passes.take_broken() else { return Ok(()) };
+    let Some(PassFailure { pass, function, message }) = passes.take_broken() else { return Ok(()) };
     let d = Diagnostic::new("AD0901", format!("internal: {function} does not verify behind the pass `{pass}`"))
         .in_func(symbol)
         .note(message)

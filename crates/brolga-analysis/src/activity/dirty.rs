@@ -14,7 +14,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;
 
 /// Blocks that are to be looked at. At first all are.
-pub(super) struct Open {
+pub(super) struct OpenBlocks {
     /// When each block was last looked at; 0 if something that it reads has changed since.
     seen: SecondaryMap<ir::Block, u32>,
     /// When something changed that any of them may read.
@@ -23,7 +23,7 @@ pub(super) struct Open {
     now: u32,
 }
 
-impl Open {
+impl OpenBlocks {
     pub(super) fn new(func: &ir::Function) -> Self {
         let mut seen = SecondaryMap::new();
         seen.resize(func.dfg.num_blocks());

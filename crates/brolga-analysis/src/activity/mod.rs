@@ -50,7 +50,7 @@ use cranelift_entity::EntitySet;
 
 use crate::bits::converted;
 use crate::kinds::pointers::PointerInput;
-use crate::memory::punned_cells::{Local, PointerCells};
+use crate::memory::punned_cells::{LocalCells, PointerCells};
 use crate::query::original;
 use crate::variant::ResultMode;
 use context::{ActivityCx, LATER_NOTE};
@@ -90,7 +90,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         pointer_copy: input.pointers.pointer_copy.clone(),
         bits: EntitySet::new(),
     };
-    let local = Local::compute(&for_pointers, input.pointers, input.contents);
+    let local = LocalCells::compute(&for_pointers, input.pointers, input.contents);
     let mut cx = ActivityCx {
         input,
         punned: PointerCells::compute(&local, &input.summaries.punned),

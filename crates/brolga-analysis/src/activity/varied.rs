@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 
 use super::answer::State;
 use super::context::{ActivityCx, BITS_HELP};
-use super::dirty::Open;
+use super::dirty::OpenBlocks;
 
 use crate::bits::bit_idioms;
 use crate::bits::bytes::bytes_of;
@@ -133,7 +133,7 @@ impl ActivityCx<'_> {
         }
         self.memory_from_outside();
         // A block is looked at again if something that it reads has changed.
-        let mut open = Open::new(func);
+        let mut open = OpenBlocks::new(func);
         let mut changed = true;
         while std::mem::take(&mut changed) {
             for &b in &cfg.blocks {
@@ -146,7 +146,7 @@ impl ActivityCx<'_> {
     }
 
     /// Whether all blocks have nothing to add, nor to object.
-    fn nothing_more(&mut self, open: &mut Open) -> bool {
+    fn nothing_more(&mut self, open: &mut OpenBlocks) -> bool {
         let problems = self.problems.len();
         let cfg = self.input.cfg;
         !cfg.blocks.iter().any(|&b| self.varied_in(b, open)) && self.problems.len() == problems
@@ -154,7 +154,7 @@ impl ActivityCx<'_> {
 
     /// Look at a block; whether anything has changed, in which case `open` has the blocks that may
     /// see it.
-    fn varied_in(&mut self, b: ir::Block, open: &mut Open) -> bool {
+    fn varied_in(&mut self, b: ir::Block, open: &mut OpenBlocks) -> bool {
         let (func, cfg) = (self.input.func, self.input.cfg);
         let mut changed = false;
         if b != cfg.blocks[0] {
@@ -186,7 +186,7 @@ impl ActivityCx<'_> {
     /// Note the blocks in which an instruction may see that a value has changed. Expressions and
     /// branches see no more than their operands, bit operations where those come from, and loads
     /// what was stored.
-    fn open_users(&self, v: ir::Value, open: &mut Open) {
+    fn open_users(&self, v: ir::Value, open: &mut OpenBlocks) {
         let (func, cfg) = (self.input.func, self.input.cfg);
         for u in self.input.uses.of(v) {
             let block = match *u {

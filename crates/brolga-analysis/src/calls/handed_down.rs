@@ -97,13 +97,13 @@ pub fn compute(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, root: &Va
 }
 
 /// A call, and what is handed to the callee.
-struct HandedDown {
+struct CallRecords {
     callee: FuncKey,
     /// For each pointer: which parameter, how it is passed, and what is behind it.
     pointers: Vec<(usize, ParamMode, Record)>,
 }
 
-impl HandedDown {
+impl CallRecords {
     /// Add what this call says; whether anything is new.
     fn join(self, known: &mut Arguments) -> bool {
         let mut changed = false;
@@ -118,7 +118,7 @@ impl HandedDown {
 }
 
 /// What a function hands to each callee.
-fn calls(program: &Program, body: Body<'_>, summaries: &Summaries, known: &Arguments) -> Vec<HandedDown> {
+fn calls(program: &Program, body: Body<'_>, summaries: &Summaries, known: &Arguments) -> Vec<CallRecords> {
     let Body { func, cfg, uses } = body;
     let callee = |&inst: &_| match CalleeKind::of(program, func, inst) {
         Some(CalleeKind::Derived(f)) => Some((inst, f)),
@@ -141,7 +141,7 @@ fn calls(program: &Program, body: Body<'_>, summaries: &Summaries, known: &Argum
     };
     let handed = |(inst, callee): (ir::Inst, FuncKey)| {
         let pointers = func.dfg.inst_args(inst).iter().enumerate().filter_map(pointer).collect();
-        HandedDown { callee, pointers }
+        CallRecords { callee, pointers }
     };
     calls.into_iter().map(handed).collect()
 }

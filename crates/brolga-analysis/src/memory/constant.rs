@@ -56,14 +56,14 @@ pub struct ConstantInput<'a> {
 
 /// What of a function has no cotangent because its caller has said so.
 #[derive(Clone, Debug, Default)]
-pub struct Constant {
+pub struct ConstantMemory {
     /// Loads.
     pub loads: EntitySet<ir::Inst>,
     /// What addresses in such memory are made from, and nothing else.
     within: Set,
 }
 
-impl Constant {
+impl ConstantMemory {
     /// Find them. The root of a derivative looks for writes; a callee's have been looked at by its
     /// caller.
     pub fn compute(i: &ConstantInput<'_>, root: bool) -> Self {

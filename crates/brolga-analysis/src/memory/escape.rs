@@ -43,7 +43,7 @@ pub type PrivateObjects = SmallVec<[PrivateObject; 1]>;
 
 /// What is private, and what uses it.
 #[derive(Clone, Debug, Default)]
-pub struct Private {
+pub struct PrivateMemory {
     /// The objects: slots and allocations.
     pub origins: Vec<Origin>,
     leads: SecondaryMap<ir::Value, PrivateObjects>,
@@ -53,7 +53,7 @@ pub struct Private {
     harmless: EntitySet<ir::Inst>,
 }
 
-impl Private {
+impl PrivateMemory {
     /// Look at all slots and allocations of a function, and at what these parameters lead to:
     /// memory that nothing else leads to, and that the caller does not read afterwards.
     pub fn compute(places: Places<'_>, uses: &Uses, scratch: &[usize]) -> Self {

@@ -67,7 +67,7 @@ use crate::memory::alias::{Origin, Place, Places, has_instance, leads_to, throug
 use crate::memory::capture::captures;
 use crate::memory::clobber::{Access, ClobberInput, Writes};
 use crate::query::callee::CalleeKind;
-use crate::variant::{Preserved, bit};
+use crate::variant::{PreservedMemory, bit};
 
 /// Whether what is loaded and used as an address could lead to memory that the function has made
 /// itself. Blocks of the program's allocator have bits of their own.
@@ -84,12 +84,12 @@ fn makes_memory(places: Places<'_>) -> bool {
 }
 
 /// What of that is kept which a function was told is, for addresses of its own.
-fn told(places: Places<'_>, preserved: Preserved) -> Preserved {
-    if preserved.the_rest() && makes_memory(places) { Preserved::of(preserved.set() & !OTHER) } else { preserved }
+fn told(places: Places<'_>, preserved: PreservedMemory) -> PreservedMemory {
+    if preserved.the_rest() && makes_memory(places) { PreservedMemory::of(preserved.set() & !OTHER) } else { preserved }
 }
 
 /// Loads of a pair that its pullback may do again.
-pub fn loads(places: Places<'_>, preserved: Preserved) -> EntitySet<ir::Inst> {
+pub fn loads(places: Places<'_>, preserved: PreservedMemory) -> EntitySet<ir::Inst> {
     let mut found = EntitySet::new();
     if preserved.is_nothing() {
         return found;
@@ -108,10 +108,10 @@ pub fn loads(places: Places<'_>, preserved: Preserved) -> EntitySet<ir::Inst> {
 
 /// What each direct call of a function of the program may be told. A pair has been told what is
 /// `preserved`; a combined function has not (`None`), and knows.
-pub fn calls(cx: &ClobberInput<'_>, preserved: Option<Preserved>) -> HashMap<ir::Inst, Preserved> {
+pub fn calls(cx: &ClobberInput<'_>, preserved: Option<PreservedMemory>) -> HashMap<ir::Inst, PreservedMemory> {
     let places = cx.places();
     let mut found = HashMap::default();
-    if preserved.is_some_and(Preserved::is_nothing) {
+    if preserved.is_some_and(PreservedMemory::is_nothing) {
         return found;
     }
     let told = preserved.map(|preserved| told(places, preserved));
@@ -148,9 +148,9 @@ pub fn calls(cx: &ClobberInput<'_>, preserved: Option<Preserved>) -> HashMap<ir:
     found
 }
 
-fn note(found: &mut HashMap<ir::Inst, Preserved>, call: ir::Inst, asked: Set) {
-    let preserved = found.entry(call).or_insert(Preserved::NOTHING);
-    *preserved = Preserved::of(preserved.set() | asked);
+fn note(found: &mut HashMap<ir::Inst, PreservedMemory>, call: ir::Inst, asked: Set) {
+    let preserved = found.entry(call).or_insert(PreservedMemory::NOTHING);
+    *preserved = PreservedMemory::of(preserved.set() | asked);
 }
 
 /// The function that a call is derived with, if it can be told anything.

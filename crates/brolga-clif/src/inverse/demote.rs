@@ -36,7 +36,7 @@ use cranelift_codegen::ir::{
 use cranelift_entity::EntitySet;
 
 use super::view::{InverseRequest, MemoryRoot, UndoneCall, View};
-use crate::linear::{Linear, Nearness};
+use crate::linear::{LinearForm, Nearness};
 use crate::map::{HashMap, HashSet};
 
 /// Of a function that is larger, nothing is put back into memory.
@@ -46,7 +46,7 @@ const MOST_INSTS: usize = 2000;
 #[derive(Clone, Debug)]
 struct DemotedPlace {
     state: usize,
-    at: Linear,
+    at: LinearForm,
     ty: Type,
     /// An address that is computed before the parameter's block, and the distance from it.
     address: Value,
@@ -54,7 +54,7 @@ struct DemotedPlace {
 }
 
 /// A state, where in it, and what lies there.
-type StateAccess = (usize, Linear, Type);
+type StateAccess = (usize, LinearForm, Type);
 
 /// The same function with values in their homes; none if there are none, or it is refused.
 pub(super) fn demoted(func: &ir::Function, asked: &InverseRequest<'_>) -> Option<ir::Function> {

@@ -28,7 +28,7 @@ use super::readings::stored;
 use super::solve::{EqualValues, UndoStep, steps};
 use super::structure::{UndoLoop, UndoPart};
 use super::view::{MemoryRoot, Undoable};
-use crate::linear::{Linear, Nearness};
+use crate::linear::{LinearForm, Nearness};
 use crate::map::{HashMap, HashSet};
 
 /// How what a loop carries is found.
@@ -272,7 +272,7 @@ impl Inverse<'_, '_, '_, '_> {
                 return;
             }
             let (other, other_ty) = view.accessed(inst);
-            let is_apart = |place: &Linear| other.near(other_ty, place, ty) == Nearness::Apart;
+            let is_apart = |place: &LinearForm| other.near(other_ty, place, ty) == Nearness::Apart;
             apart &= is_apart(&at) && is_apart(&before);
         });
         apart.then_some(store)

@@ -26,13 +26,13 @@ use cranelift_codegen::ir::{Inst, InstBuilder, MemFlagsData, Opcode, Type, Value
 use super::emit::{BY_HAND, Inverse};
 use super::solve::{EqualValues, UndoStep, is_undone, steps, undo};
 use super::view::{MemoryRoot, Undoable, refused};
-use crate::linear::{Linear, Nearness};
+use crate::linear::{LinearForm, Nearness};
 use crate::map::{HashMap, HashSet};
 
 /// A place of a state that a piece touches.
 struct StatePlace {
     state: usize,
-    at: Linear,
+    at: LinearForm,
     ty: Type,
     /// The first load or store.
     inst: Inst,

@@ -101,7 +101,7 @@ use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 use crate::simplify_cfg::resolve_aliases;
 
 pub use outcome::{LoopPolicy, VectorReport, VectorShape, told};
@@ -174,8 +174,8 @@ pub fn vectorise(func: &mut ir::Function, how: LoopPolicy<'_>) -> Vec<VectorRepo
 /// Whether a loop is seen to have fewer iterations than are worth it.
 pub fn is_short(func: &ir::Function, l: &affine_loop::Loop, count: &count::Count) -> bool {
     let count::Count { first, step, bound, .. } = count;
-    let bound = bound.map_or_else(Linear::default, Linear::value);
+    let bound = bound.map_or_else(LinearForm::default, LinearForm::value);
     let distance = bound.plus_times(first, -1);
-    let sum = if *step > 0 { distance } else { Linear::default().plus_times(&distance, -1) };
+    let sum = if *step > 0 { distance } else { LinearForm::default().plus_times(&distance, -1) };
     affine_loop::at_most(func, l, &sum).is_some_and(|most| most / step.saturating_abs().max(1) < FEW_ITERATIONS)
 }

@@ -15,7 +15,7 @@ use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Type, Value, ValueDef, types};
 
 use super::affine_loop::Loop;
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 
 /// A loop, seen from where it is entered.
 pub struct Front<'a> {
@@ -149,7 +149,7 @@ impl<'a> Front<'a> {
     }
 
     /// A combination, as it is when the loop is entered; computed in a block.
-    pub fn linear(&mut self, to: ir::Block, l: &Linear, ty: Type) -> Value {
+    pub fn linear(&mut self, to: ir::Block, l: &LinearForm, ty: Type) -> Value {
         let mut sum = None;
         for &(v, factor) in &l.terms {
             let x = self.at0(v);

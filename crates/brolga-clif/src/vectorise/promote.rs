@@ -51,7 +51,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Value, types};
 
 use super::affine_loop::{Loop, Steps};
 use super::outcome::LoopPolicy;
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 use crate::vectorise::body::{
     CellAccesses, HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, PromotedCell, Test, Tests, ValueKind, accessed,
     reduction,
@@ -123,7 +123,7 @@ pub(super) fn cells(
 pub(super) fn tests(
     cells: &[PromotedCell],
     accesses: &[LoopAccess],
-    places: &[(&Linear, i64, ir::Inst)],
+    places: &[(&LinearForm, i64, ir::Inst)],
     how: &LoopPolicy<'_>,
     found: &mut Tests,
 ) -> Result<(), &'static str> {
@@ -181,7 +181,7 @@ pub(super) fn one_by_one(func: &ir::Function, l: &Loop, how: &LoopPolicy<'_>) ->
         func.dfg.insts[a.inst].opcode() == Opcode::Load && written.all(|w| how.apart(w, a.inst))
     };
     let steady = invariant.iter().filter(is_steady).map(|a| (a.inst, a.at.clone())).collect();
-    let read: Vec<(&Linear, i64, ir::Inst)> = invariant.iter().map(|a| (&a.at, a.width, a.inst)).collect();
+    let read: Vec<(&LinearForm, i64, ir::Inst)> = invariant.iter().map(|a| (&a.at, a.width, a.inst)).collect();
     tests(&cells, &accesses, &read, how, &mut found).ok()?;
     let mut params = Vec::new();
     for (i, &p) in func.dfg.block_params(l.blocks[0]).iter().enumerate() {
@@ -246,7 +246,7 @@ fn touched(steps: &mut Steps<'_>, inst: ir::Inst) -> Result<Option<LoopAccess>, 
     }
     let at = steps.linear(steps.resolve(arg)).ok_or(())?;
     let step = steps.step_of(&at).filter(|s| s.unsigned_abs() < LONGEST_STEP).ok_or(())?;
-    let at = at.plus_times(&Linear { plus: offset.into(), ..Linear::default() }, 1);
+    let at = at.plus_times(&LinearForm { plus: offset.into(), ..LinearForm::default() }, 1);
     let width = match op {
         Opcode::Load | Opcode::Store => i64::from(accessed(func, inst).bytes()),
         // Those that widen or narrow move no more.

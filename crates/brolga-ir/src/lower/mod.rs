@@ -61,13 +61,13 @@ mod tape;
 mod typed;
 mod watch;
 
-pub use env::{CHECK_SRCLOC, Fence, LowerEnv, Lowered, Shadows, tape_flags};
+pub use env::{CHECK_SRCLOC, Fence, LowerEnv, LoweredFunction, Shadows, tape_flags};
 pub use frame::{FrameHome, FrameLayout, SlotPlace};
 pub use ops::zero;
 pub use renumber::{is_numbered, renumber};
 pub use typed::{
-    Channel, INTEGER_REGION, OF_A_RUN, Position, Standalone, TAPE_REGION, Typed, forget_integer_region, half_of,
-    integer_flags, is_half, shadow_of_data,
+    Channel, INTEGER_REGION, OF_A_RUN, Position, StandaloneEnv, TAPE_REGION, TypedTapeEnv, forget_integer_region,
+    half_of, integer_flags, is_half, shadow_of_data,
 };
 
 /// Make CLIF of a graph.
@@ -76,7 +76,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
 }
 
 /// The same, with the checks of records and what else passes over the CLIF have to know.
-pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
+pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> LoweredFunction {
     let name = if env.names.verbatim {
         env.primal.name.clone()
     } else {
@@ -150,7 +150,7 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     b.finalize(target);
     rebase::rebase(func, &cx.shadows);
     let (checks, shadows) = (std::mem::take(&mut cx.checks), std::mem::take(&mut cx.in_shadows));
-    Lowered { func: buffers.made(), checks, shadows, segment: cx.uses_segment.get() }
+    LoweredFunction { func: buffers.made(), checks, shadows, segment: cx.uses_segment.get() }
 }
 
 /// The order in which blocks are filled, by position: that of the graph, but each after one that

@@ -121,7 +121,7 @@ impl Channel {
 
 /// What lowering has to know of a primal for a typed tape.
 #[derive(Clone, Copy)]
-pub struct Typed<'a> {
+pub struct TypedTapeEnv<'a> {
     /// Whether a primal value is an address.
     pub is_address: &'a dyn Fn(ir::Value) -> bool,
 }
@@ -129,7 +129,7 @@ pub struct Typed<'a> {
 /// What lowering has to know for functions that run without the run time: tables of the run time
 /// are functions and data objects of the program.
 #[derive(Clone, Copy)]
-pub struct Standalone<'a> {
+pub struct StandaloneEnv<'a> {
     /// The symbol of a data object.
     pub data_symbol: &'a dyn Fn(DataKey) -> String,
     /// How many derivatives the program has already ([`Program::nested`](crate::Program::nested)).

@@ -36,7 +36,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type as Clif, Value
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{Form, call_symbol, flags_of, is_word, order, signature, slot, taken, widened};
-use super::context::{Lowered, Lowering, empty};
+use super::context::{ClifFunction, Lowering, empty};
 use super::expr::{Leaf, MOST_FIXED, Maker, UNITS, parts_of, to_fixed};
 use super::state::{Home, PlaceStorage, StmtLowering, cotangents};
 use crate::ast::{
@@ -48,7 +48,7 @@ use crate::layout::Scalar;
 use crate::types::{NameRole, NameScope, Overlap, overlap};
 
 /// A form of a function.
-pub(super) fn lowered<'f>(cx: &'f Lowering<'f>, f: &'f Function, form: Form) -> Result<Lowered, Vec<RevError>> {
+pub(super) fn lowered<'f>(cx: &'f Lowering<'f>, f: &'f Function, form: Form) -> Result<ClifFunction, Vec<RevError>> {
     let symbol = form.symbol(&f.name);
     let fallible = cx.fallible.contains(&f.name);
     let mut func = empty(&symbol, steps_signature(cx, f, form));
@@ -102,7 +102,7 @@ pub(super) fn lowered<'f>(cx: &'f Lowering<'f>, f: &'f Function, form: Form) -> 
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
     if errors.is_empty() {
-        Ok(Lowered { symbol, func, line: f.at.line, called: Some(form.called(&f.name)) })
+        Ok(ClifFunction { symbol, func, line: f.at.line, called: Some(form.called(&f.name)) })
     } else {
         Err(errors)
     }

@@ -79,7 +79,7 @@ const WIDE: usize = 16 * 64;
 
 /// As many: aligned as a line is.
 #[repr(C, align(64))]
-struct Wide([u8; WIDE]);
+struct WideLine([u8; WIDE]);
 
 /// A cache line: aligned so that generated code may use any vector access on it.
 #[repr(C, align(64))]
@@ -109,8 +109,8 @@ pub struct Segment {
     pub(crate) pending_sums: u64,
     sink: Line,
     zeros: Line,
-    wide_sink: Wide,
-    wide_zeros: Wide,
+    wide_sink: WideLine,
+    wide_zeros: WideLine,
     pub(crate) asked: u64,
     pub(crate) executed: u64,
     mapping: MmapMut,
@@ -165,8 +165,8 @@ impl Segment {
             pending_sums: 0,
             sink: Line([0; 64]),
             zeros: Line([0; 64]),
-            wide_sink: Wide([0; WIDE]),
-            wide_zeros: Wide([0; WIDE]),
+            wide_sink: WideLine([0; WIDE]),
+            wide_zeros: WideLine([0; WIDE]),
             asked: 0,
             executed: 0,
             mapping,

@@ -195,7 +195,7 @@ struct CallChains {
 }
 
 /// A pullback of a call that is on its way.
-struct Undoing {
+struct UndoFrame {
     found: Box<[u8]>,
     /// What is to be taken back next when it is over.
     cursor: *mut u8,
@@ -213,7 +213,7 @@ const MOST_SPARE: (usize, usize) = (8, 64 << 10);
 #[derive(Default)]
 pub(crate) struct Inverses {
     levels: Vec<Level>,
-    undoing: Vec<Undoing>,
+    undoing: Vec<UndoFrame>,
     /// Copies and levels that are over.
     spare: Vec<Box<[u8]>>,
     spare_levels: Vec<Level>,
@@ -429,7 +429,7 @@ impl Inverses {
         let chains = self.chain(state).expect("a call has begun");
         let chain = &chains.all[chains.live - 1];
         state.put_back(chain.now.as_ref().unwrap_or(&chain.after), caller);
-        self.undoing.push(Undoing { found, cursor, levels });
+        self.undoing.push(UndoFrame { found, cursor, levels });
         Ok(())
     }
 
@@ -464,7 +464,7 @@ impl Inverses {
         caller: usize,
     ) -> Result<(), InverseFault> {
         let undoing = self.undoing.pop().expect("the pullback has begun");
-        let Undoing { found, levels, .. } = undoing;
+        let UndoFrame { found, levels, .. } = undoing;
         *cursor = undoing.cursor;
         while self.levels.len() > levels {
             self.leave();

@@ -219,7 +219,7 @@ pub struct LoopRun {
     base: i64,
     /// The schedule of all steps that are not on the tape, and of those of a block that is reversed
     /// in parts.
-    schedules: Vec<Nested>,
+    schedules: Vec<InnerSchedule>,
     /// States that are kept.
     live: usize,
     /// Bytes of them.
@@ -255,7 +255,7 @@ pub struct LoopRun {
 }
 
 /// A schedule of steps that begin at some number.
-struct Nested {
+struct InnerSchedule {
     base: u64,
     schedule: Schedule,
     /// Of which slot the first one is.
@@ -602,7 +602,7 @@ impl LoopRun {
         let selection = select(size, budget as u64, of_files);
         let schedule = selection.schedule().expect("all parameters are above zero");
         self.selection = Some(selection);
-        self.schedules.push(Nested { base: 0, schedule: schedule.reusable(), first_slot: 0 });
+        self.schedules.push(InnerSchedule { base: 0, schedule: schedule.reusable(), first_slot: 0 });
         Ok(())
     }
 
@@ -761,7 +761,7 @@ impl LoopRun {
         let schedule = Schedule::new(method, Some(n), Reversal::Joint).expect("all are above zero");
         // Its forward half runs as a part of the reverse half of this loop.
         let first_slot = self.slots.len();
-        self.schedules.push(Nested { base: from, schedule, first_slot });
+        self.schedules.push(InnerSchedule { base: from, schedule, first_slot });
         true
     }
 }

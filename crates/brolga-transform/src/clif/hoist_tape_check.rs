@@ -71,7 +71,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Value, types};
 use cranelift_entity::EntitySet;
 
-use brolga_clif::linear::Linear;
+use brolga_clif::linear::LinearForm;
 use brolga_clif::marks::TAPE_FULL;
 use brolga_clif::simplify_cfg::resolve_aliases;
 use brolga_clif::vectorise::affine_loop::{self, Home, Loop, Steps};
@@ -199,7 +199,7 @@ impl Records {
         let (mut early, mut last) = (0, 0);
         for &check in checks {
             let (position, limit) = compared(&mut steps, check).ok_or(unknown)?;
-            let Linear { terms, plus } = steps.linear(position).ok_or(unknown)?;
+            let LinearForm { terms, plus } = steps.linear(position).ok_or(unknown)?;
             let [(top, 1)] = terms[..] else { return Err(unknown) };
             let Home::Param(i) = steps.home(top) else { return Err(unknown) };
             let bytes = steps.step(i).ok_or(unknown)?;
@@ -277,8 +277,8 @@ fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
 /// How often a loop's test says that it goes on, if that is a constant.
 fn known_trip_count(func: &ir::Function, l: &Loop, count: &Count) -> Option<i64> {
     let &Count { ref first, step, ty, goes_on, bound } = count;
-    let known = |sum: &Linear| affine_loop::entered(func, l, sum)?.known();
-    let bound = bound.map_or_else(Linear::default, Linear::value);
+    let known = |sum: &LinearForm| affine_loop::entered(func, l, sum)?.known();
+    let bound = bound.map_or_else(LinearForm::default, LinearForm::value);
     let (x, b) = (known(first)?, known(&bound)?);
     let unsigned = goes_on.unsigned() == goes_on && goes_on != IntCC::NotEqual;
     let wide = |k: i64| match (ty == types::I32, unsigned) {

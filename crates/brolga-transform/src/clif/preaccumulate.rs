@@ -77,7 +77,7 @@ pub enum Choice {
 
 /// A loop in which the derivative of an iteration is multiplied out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Preaccumulated {
+pub struct PreaccumulatedLoop {
     /// The loop's header.
     pub header: ir::Block,
     /// Products and quotients that are done before the cotangent is there.
@@ -98,7 +98,7 @@ pub fn preaccumulate(
     reverses: &dyn Fn(ir::Block) -> bool,
     worth: bool,
     choice: Choice,
-) -> Vec<Preaccumulated> {
+) -> Vec<PreaccumulatedLoop> {
     // Most functions carry no float through a loop but sums.
     if !func.layout.blocks().any(|b| carries_float(func, b) && reverses(b)) {
         return Vec::new();
@@ -125,7 +125,7 @@ pub fn preaccumulate(
             Choice::Branch => branch(func, &chain),
             Choice::Select => select(func, &chain),
         }
-        found.push(Preaccumulated { header: l.blocks[0], factors: chain.factors.len() });
+        found.push(PreaccumulatedLoop { header: l.blocks[0], factors: chain.factors.len() });
     }
     found
 }

@@ -10,7 +10,7 @@
 //! **Cost.** A match for each instruction, and a look-up for each private object that its
 //! operands lead to.
 
-use brolga_analysis::Private;
+use brolga_analysis::PrivateMemory;
 use brolga_analysis::calls::joint::divides_safely;
 use brolga_analysis::memory::alias::Origin;
 use brolga_analysis::memory::escape::PrivateObject;
@@ -26,7 +26,7 @@ pub struct KnownPrimal<'a> {
     /// than that.
     pub pure: &'a dyn Fn(ir::Inst) -> bool,
     /// Its private memory.
-    pub private: &'a Private,
+    pub private: &'a PrivateMemory,
 }
 
 /// What an instruction is to the rest of the function, beside the names that it defines.
@@ -123,12 +123,12 @@ pub(super) fn use_of(inst: &AdInst, KnownPrimal { primal, pure, private }: Known
 }
 
 /// An instruction, if it allocates private memory.
-fn made_by(inst: Option<ir::Inst>, private: &Private) -> Option<ir::Inst> {
+fn made_by(inst: Option<ir::Inst>, private: &PrivateMemory) -> Option<ir::Inst> {
     inst.filter(|&i| private.origins.contains(&Origin::Alloc(i)))
 }
 
 /// Add what an instruction reads that others write, where it is needed.
-pub(super) fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<DceCell>) {
+pub(super) fn cells_read(op: &AdOp, private: &PrivateMemory, into: &mut Vec<DceCell>) {
     let memory = |v: &Val| match *v {
         Val::Primal(v) => private.leads(v),
         _ => &[],

@@ -59,7 +59,7 @@ use crate::standalone::pieces;
 use crate::standalone::prelude::{self, Helpers};
 use crate::standalone::{as_written, indirect};
 
-/// A function of an [`Embedded`] derivative. It names functions and data by their symbols.
+/// A function of an [`EmbeddedFunctions`] derivative. It names functions and data by their symbols.
 #[derive(Clone, Debug)]
 pub struct EmbeddedFunction {
     /// Its own symbol.
@@ -73,7 +73,7 @@ pub struct EmbeddedFunction {
 
 /// A derivative as functions of another module.
 #[derive(Clone, Debug)]
-pub struct Embedded {
+pub struct EmbeddedFunctions {
     /// All that is new, in no particular order but that roots come first: the gradient or the
     /// tangent, or the forward pass and the pullback, and where these keep blocks of the heap the
     /// function that frees them.
@@ -92,7 +92,7 @@ pub struct Embedded {
     pub program: Program,
 }
 
-impl Embedded {
+impl EmbeddedFunctions {
     /// Functions that it calls and that are neither its own nor have a body in the program: those
     /// of C, and the program's own imports. A JIT has to find them.
     pub fn imports(&self) -> BTreeSet<String> {
@@ -127,7 +127,7 @@ pub fn embed(
     spec: &Spec,
     options: &Options,
     isa: &dyn TargetIsa,
-) -> Result<Embedded, Diagnostics> {
+) -> Result<EmbeddedFunctions, Diagnostics> {
     checks::target(program, func, isa)?;
     embedded(resolved(program, &[func], isa)?, func, spec, options, isa)
 }
@@ -142,7 +142,7 @@ pub fn embed_as_named(
     spec: &Spec,
     options: &Options,
     isa: &dyn TargetIsa,
-) -> Result<Embedded, Diagnostics> {
+) -> Result<EmbeddedFunctions, Diagnostics> {
     checks::target(program, func, isa)?;
     embedded(Cow::Borrowed(program), func, spec, options, isa)
 }
@@ -153,7 +153,7 @@ fn embedded(
     spec: &Spec,
     options: &Options,
     isa: &dyn TargetIsa,
-) -> Result<Embedded, Diagnostics> {
+) -> Result<EmbeddedFunctions, Diagnostics> {
     checks::no_debug_run(&program, func, options)?;
     let spec = &checks::settled(&program, func, spec)?;
     let prepared = consumed::prepared(program, func, spec, isa)?;
@@ -211,7 +211,7 @@ fn embedded(
         EmbeddedFunction { symbol, func, of: if of == prepared.func { prepared.of } else { of } }
     });
     let functions = functions.collect();
-    Ok(Embedded { functions, signatures, room, func, spec: spec.clone(), shadows, program: into })
+    Ok(EmbeddedFunctions { functions, signatures, room, func, spec: spec.clone(), shadows, program: into })
 }
 
 /// Whether a function of forward mode marks pieces, which have to be looked for from then on.

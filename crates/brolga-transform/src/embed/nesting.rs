@@ -33,7 +33,7 @@ use super::room::{self, TypedRoom};
 use super::root;
 use super::signature::{DerivedSignature, ParamRole, ResultRole};
 use super::{checks, consumed};
-use crate::nested::{self, Nested, NestedParam, NestedResult};
+use crate::nested::{self, NestedDerivative, NestedParam, NestedResult};
 use crate::standalone::{taken, typed_tape};
 
 /// A derivative that is a function of a module.
@@ -84,7 +84,7 @@ pub fn define(
 
 struct Writer<'a> {
     of: EmbeddedDerivative<'a>,
-    found: &'a Nested,
+    found: &'a NestedDerivative,
     tape: TypedRoom,
     isa: &'a dyn TargetIsa,
 }

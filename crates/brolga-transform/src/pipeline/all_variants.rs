@@ -47,13 +47,13 @@ use cranelift_entity::EntitySet;
 use crate::assemble::strands::{FloatSizes, float_sizes};
 use crate::clif::dead_segment_arg;
 use crate::clif::tail_recursion::jump_back;
-use crate::derived::{Addressable, Derivation, DerivedVariant, PairSymbols, Symbols};
+use crate::derived::{AddressableFunction, Derivation, DerivedVariant, PairSymbols, Symbols};
 use crate::facts::Context;
 use crate::pipeline::{
     Depth, Goal, Observer, Outcome, ProgramFact, Stages, VariantContext, VariantInput, derive_variant,
 };
 use crate::primal::mem2reg::CalleeWrites;
-use crate::primal::normalise::{Normalised, PrimalCx, normalise};
+use crate::primal::normalise::{NormalisedPrimal, PrimalCx, normalise};
 use crate::program::check_request;
 use crate::program::forward_root::{self, ServingVariant, on_tape};
 use crate::program::inline::{Inlining, inlined};
@@ -215,7 +215,7 @@ struct Primals {
     /// Functions with a body that the root reaches.
     keys: Vec<FuncKey>,
     /// Those that may be derived, normalised.
-    normalised: IndexMap<FuncKey, Normalised>,
+    normalised: IndexMap<FuncKey, NormalisedPrimal>,
     /// Why others cannot be.
     problems: Diagnostics,
     /// Loops that have been made functions.
@@ -227,7 +227,7 @@ fn primals(asked: DerivationInput<'_>, inlining: &Inlining, staying: &[StayingLo
     let DerivationInput { request, options, isa, .. } = asked;
     let mut program = asked.program.clone();
     let mut problems = Diagnostics::default();
-    let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
+    let mut normalised: IndexMap<FuncKey, NormalisedPrimal> = IndexMap::default();
     let mut keys = reach(&mut program, request.func);
     stack_states::derive_from_bodies(&mut program, &keys, request.func, options.mode);
     // Where memory is restored, allocators are derived, since all that they write is undone.
@@ -279,7 +279,7 @@ fn primals(asked: DerivationInput<'_>, inlining: &Inlining, staying: &[StayingLo
 struct AllVariants<'a> {
     asked: DerivationInput<'a>,
     assumptions: DerivationAssumptions<'a>,
-    normalised: &'a IndexMap<FuncKey, Normalised>,
+    normalised: &'a IndexMap<FuncKey, NormalisedPrimal>,
     summaries: &'a Summaries,
     work: Worklist<'a>,
     /// Variants of the worklist that have been taken from it.
@@ -319,7 +319,7 @@ impl<'a> AllVariants<'a> {
     fn new(
         asked: DerivationInput<'a>,
         assumptions: DerivationAssumptions<'a>,
-        normalised: &'a IndexMap<FuncKey, Normalised>,
+        normalised: &'a IndexMap<FuncKey, NormalisedPrimal>,
         summaries: &'a Summaries,
         problems: Diagnostics,
     ) -> Self {
@@ -474,7 +474,7 @@ impl<'a> AllVariants<'a> {
                 self.work.exactly(variant)
             };
             let symbol = primal_symbol(program, k);
-            self.found.captures.push(Addressable { symbol, signature, forward, pullback });
+            self.found.captures.push(AddressableFunction { symbol, signature, forward, pullback });
         }
     }
 

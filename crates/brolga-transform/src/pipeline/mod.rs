@@ -40,7 +40,7 @@ use crate::derived::{DerivedVariant, Symbols};
 use crate::emit::Emitter;
 use crate::facts::{Context, Facts};
 use crate::plan::table::Plan;
-use crate::primal::normalise::Normalised;
+use crate::primal::normalise::NormalisedPrimal;
 use crate::program::forward_root::{ServingVariant, served};
 use crate::program::variants::Worklist;
 use crate::shadow::store_for_add::overwrites;
@@ -98,7 +98,7 @@ pub(crate) enum Depth {
 
 /// One variant to derive.
 pub(crate) struct VariantInput<'a> {
-    pub primal: &'a Normalised,
+    pub primal: &'a NormalisedPrimal,
     pub variant: &'a Variant,
     pub goal: Goal,
     pub depth: Depth,

@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 use super::invert::{Carry, CarryInput};
 use super::min_cut::cheapest;
 use super::offers::{MAX_DEPTH, computable};
-use super::val_set::{Free, NameSet, ValSet};
+use super::val_set::{FreeNames, NameSet, ValSet};
 use crate::facts::Facts;
 use crate::plan::table::{HeldUpdate, Plan, Rerun, Source, Supply, Way, def_block, type_of};
 use crate::translate::stmt::AdStmts;
@@ -97,7 +97,7 @@ pub(super) struct Planner<'a, 'f> {
     /// Blocks whose reverses compute quotients again.
     pub(super) divides: EntitySet<ir::Block>,
     /// What can be had for nothing in the block that is being planned.
-    pub(super) free: Free,
+    pub(super) free: FreeNames,
     /// Frame slots of names, and of names as seen by one block.
     slots: ValMap<Option<FrameSlot>>,
     slots_in: HashMap<(Val, ir::Block), FrameSlot>,
@@ -146,7 +146,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             carried: IndexSet::default(),
             hoisted: IndexSet::default(),
             divides: EntitySet::new(),
-            free: Free::new(func.dfg.num_values()),
+            free: FreeNames::new(func.dfg.num_values()),
             slots: ValMap::new(func.dfg.num_values()),
             slots_in: HashMap::default(),
             home,

@@ -100,13 +100,13 @@ impl std::ops::Deref for ValSet {
 }
 
 /// What is known of names in one block at a time: whether they are to be had there for nothing.
-pub(super) struct Free {
+pub(super) struct FreeNames {
     known: ValMap<(u32, bool)>,
     block: Option<ir::Block>,
     time: u32,
 }
 
-impl Free {
+impl FreeNames {
     /// Nothing is known, of a function with so many values.
     pub(super) fn new(values: usize) -> Self {
         Self { known: ValMap::new(values), block: None, time: 1 }

@@ -90,7 +90,7 @@ use brolga_clif::simplify_cfg::{join, resolve_aliases};
 
 /// A normalised function.
 #[derive(Clone, Debug)]
-pub struct Normalised {
+pub struct NormalisedPrimal {
     /// Which function of the program.
     pub key: FuncKey,
     /// Its body.
@@ -103,7 +103,7 @@ pub struct Normalised {
     pub uses: Uses,
 }
 
-impl Normalised {
+impl NormalisedPrimal {
     /// With what all analyses ask for. Loops may be known from before: they are made of nothing but
     /// blocks; edges, if nothing has been done since.
     fn new(key: FuncKey, func: ir::Function, loops: Option<Loops>, cfg: Option<Cfg>) -> Self {
@@ -170,7 +170,7 @@ pub struct PrimalCx<'a> {
 }
 
 /// Normalise a function of the program: its body, or what inlining has made of it.
-pub fn normalise(body: ir::Function, cx: PrimalCx<'_>) -> Result<Normalised, Diagnostics> {
+pub fn normalise(body: ir::Function, cx: PrimalCx<'_>) -> Result<NormalisedPrimal, Diagnostics> {
     let PrimalCx { program, key, isa, enabled, .. } = cx;
     let mut func = body;
     func.stack_limit = None;
@@ -213,10 +213,10 @@ pub fn normalise(body: ir::Function, cx: PrimalCx<'_>) -> Result<Normalised, Dia
     // Mostly nothing had to be done.
     if is_numbered(&func, &order) {
         let cfg = (!merged && made(&func) == before).then_some(cfg);
-        return Ok(Normalised::new(key, func, Some(loops), cfg));
+        return Ok(NormalisedPrimal::new(key, func, Some(loops), cfg));
     }
     let same = order.iter().zip(0..).all(|(b, i)| b.as_u32() == i);
-    Ok(Normalised::new(key, renumber(&func, &order), same.then_some(loops), None))
+    Ok(NormalisedPrimal::new(key, renumber(&func, &order), same.then_some(loops), None))
 }
 
 /// Where the target is big-endian, each access says so: to passes that look at parts of what was

@@ -181,14 +181,14 @@ type SumTable = HashMap<(ir::Value, usize), Sum>;
 
 /// What is asked about: a function with canonical loops.
 #[derive(Clone, Copy)]
-pub struct Affine<'a> {
+pub struct AffineContext<'a> {
     /// The function.
     pub func: &'a ir::Function,
     /// Its loops.
     pub loops: &'a Loops,
 }
 
-impl Affine<'_> {
+impl AffineContext<'_> {
     /// A 64-bit integer, at a place in these loops (outermost first).
     pub fn sum(&self, v: ir::Value, around: &[LoopId]) -> Sum {
         self.sum_at(v, around, 0, &mut SumTable::default())

@@ -43,7 +43,7 @@ use cranelift_entity::EntitySet;
 
 use crate::facts::Facts;
 use crate::facts::overwrites::Overwrites;
-use crate::primal::scev::{Affine, Atom, Sum};
+use crate::primal::scev::{AffineContext, Atom, Sum};
 use crate::shadow::access::{Event, ShadowAccess, ShadowEffect};
 use crate::shadow::contract_array::contract_array;
 use crate::shadow::strides::{disjoint, nest, stride};
@@ -175,7 +175,7 @@ fn base(facts: &Facts<'_>, object: PrivateObject, address: ir::Value, block: ir:
         return None;
     }
     let origin = facts.private.origins[object as usize];
-    let affine = Affine { func, loops: facts.loops };
+    let affine = AffineContext { func, loops: facts.loops };
     let nest = nest(facts, origin, block);
     let sum = affine.sum(address, &nest);
     // The start of the object is in it, once, and nothing else that leads there.
@@ -260,7 +260,7 @@ fn meet(facts: &Facts<'_>, origin: Origin, a: &Event, b: &Event) -> bool {
     if nests.0 != nests.1 || a.access.at != b.access.at {
         return true;
     }
-    let affine = Affine { func, loops: facts.loops };
+    let affine = AffineContext { func, loops: facts.loops };
     let (both, blocks) = ([&a.access, &b.access], [a.access.block, b.access.block]);
     let apart = stride(&affine, &a.access.at, &blocks, &nests.0).and_then(|s| disjoint(&both, s));
     // Of two in the same place only one is chosen.

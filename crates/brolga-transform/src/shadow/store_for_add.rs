@@ -38,7 +38,7 @@ use cranelift_entity::EntitySet;
 
 use crate::facts::Facts;
 use crate::facts::overwrites::{Order, Overwrites, Rows};
-use crate::primal::scev::{Affine, Atom};
+use crate::primal::scev::{AffineContext, Atom};
 use crate::shadow::access::ShadowAccess;
 use crate::shadow::local_memory::local_memory;
 use crate::shadow::strides::{around, disjoint, each_iteration, stride};
@@ -79,7 +79,7 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
     if !loads.iter().filter(|&&l| active(l)).all(|&l| moves(func.dfg.inst_args(l)[0])) {
         return None;
     }
-    let affine = Affine { func, loops: facts.loops };
+    let affine = AffineContext { func, loops: facts.loops };
     let reads: Vec<ShadowAccess> = loads
         .iter()
         .map(|&inst| {

@@ -34,7 +34,7 @@
 
 use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::variant::combined_signature;
-use brolga_analysis::{ParamMode, Preserved, Variant};
+use brolga_analysis::{ParamMode, PreservedMemory, Variant};
 use brolga_ir::driver::{InverseDriver, inverse};
 use brolga_ir::inst::Check;
 use brolga_ir::names::Names;
@@ -71,7 +71,7 @@ pub(super) fn pair(
     // The gradient of what the body calls, if it does nothing else.
     let all: Vec<usize> = (0..variant.params.len()).collect();
     let (func, given) = sole_call(cx.program, variant.func).unwrap_or((variant.func, all));
-    let mut called = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
+    let mut called = Variant { func, preserved: PreservedMemory::NOTHING, ..variant.clone() };
     called.params = given.iter().map(|&i| variant.params[i]).collect();
     called.promises = given.iter().filter_map(|&i| variant.promises.get(i).copied()).collect();
     let check = match cx.options.inverse_check {

@@ -30,7 +30,7 @@
 //! **Source.** T. Smeding, M. Vákár: Parallel dual-numbers reverse AD. Journal of Functional
 //! Programming (2025).
 
-use brolga_analysis::{ParamMode, Preserved, Variant};
+use brolga_analysis::{ParamMode, PreservedMemory, Variant};
 use brolga_ir::inst::Check;
 use brolga_ir::names::Names;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -101,7 +101,7 @@ pub(super) fn tangent(
         return None;
     }
     let func = cx.program.func(task).expect("the body calls it");
-    let of_task = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
+    let of_task = Variant { func, preserved: PreservedMemory::NOTHING, ..variant.clone() };
     let tangent = work.ask(of_task.clone(), VariantForm::Tangent).combined();
     let mut this = TasksTemplate { cx, variant, task: of_task, names };
     let entries = [this.enter_forward(format!("{symbol}__task"), &tangent)];

@@ -52,7 +52,7 @@ use cranelift_codegen::isa::TargetIsa;
 use crate::derived::LoopOutcome;
 use crate::primal::edit::before;
 use crate::primal::mem2reg::CalleeWrites;
-use crate::primal::normalise::{Normalised, PrimalCx, normalise};
+use crate::primal::normalise::{NormalisedPrimal, PrimalCx, normalise};
 
 pub(crate) use select::{StayingLoop, functions_named};
 
@@ -126,7 +126,7 @@ pub(crate) fn staying(outcomes: &[LoopOutcome]) -> Vec<StayingLoop> {
 pub(crate) fn outline(
     program: &mut Program,
     keys: &mut Vec<FuncKey>,
-    normalised: &mut IndexMap<FuncKey, Normalised>,
+    normalised: &mut IndexMap<FuncKey, NormalisedPrimal>,
     staying: &[StayingLoop],
     root: FuncKey,
     options: &Options,
@@ -179,7 +179,7 @@ pub(crate) fn outline(
 /// Define the functions of a loop.
 fn define(
     program: &mut Program,
-    n: &Normalised,
+    n: &NormalisedPrimal,
     found: &OutlinedLoop<'_>,
     symbols: &LoopSymbols,
     budget: Option<u64>,
@@ -223,7 +223,7 @@ fn define(
 /// taken at the start of the function.
 fn take_addresses(
     program: &Program,
-    n: &mut Normalised,
+    n: &mut NormalisedPrimal,
     sites: &[LoopSite],
 ) -> IndexMap<Origin, (ir::Value, StateLength)> {
     let of_sites = sites.iter().filter_map(|s| match &s.memory {

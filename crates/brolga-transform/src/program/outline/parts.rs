@@ -20,11 +20,11 @@ use cranelift_codegen::isa::CallConv;
 
 use super::footprint::Memory;
 use super::iterations::iterations;
-use crate::primal::normalise::Normalised;
+use crate::primal::normalise::NormalisedPrimal;
 
 /// A loop, and what its functions pass and return.
 pub(crate) struct OutlinedLoop<'a> {
-    at: &'a Normalised,
+    at: &'a NormalisedPrimal,
     pub func: &'a ir::Function,
     pub of: &'a Loop,
     /// Its blocks, in the order of the layout.
@@ -48,7 +48,7 @@ pub(crate) struct OutlinedLoop<'a> {
 impl<'a> OutlinedLoop<'a> {
     pub(super) fn of(
         program: &Program,
-        n: &'a Normalised,
+        n: &'a NormalisedPrimal,
         of: &'a Loop,
         memory: &Memory,
         objects: &IndexMap<Origin, (ir::Value, StateLength)>,

@@ -24,7 +24,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 
 use crate::primal::induction::{ExitTest, Induction, exit_test, induction};
-use crate::primal::normalise::Normalised;
+use crate::primal::normalise::NormalisedPrimal;
 
 /// What a number of iterations is computed from.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Count {
 }
 
 /// How the iterations of a loop are counted.
-pub(super) fn of(n: &Normalised, l: LoopId) -> Option<Count> {
+pub(super) fn of(n: &NormalisedPrimal, l: LoopId) -> Option<Count> {
     let lp = &n.loops.loops[l];
     let [(from, to)] = lp.exits[..] else { return None };
     let [latch] = lp.latches[..] else { return None };
