@@ -61,11 +61,11 @@ pub struct Link {
     pub bytes: u32,
 }
 
-/// What is at each offset of a record, as far as accesses say.
-pub type Record = BTreeMap<i64, Kinds>;
+/// What is at each offset of a struct, as far as accesses say.
+pub type FieldKinds = BTreeMap<i64, Kinds>;
 
-/// By function and parameter: the record behind it, as far as callers say.
-pub(crate) type Given = HashMap<FuncKey, Vec<Record>>;
+/// By function and parameter: the struct behind it, as far as callers say.
+pub(crate) type Given = HashMap<FuncKey, Vec<FieldKinds>>;
 
 /// What is known of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,8 +74,8 @@ pub struct Summary {
     pub address: Vec<bool>,
     /// Per parameter: what is behind it.
     pub contents: Vec<Kinds>,
-    /// Per parameter: the record behind it, as far as it and its callees access that.
-    pub cells: Vec<Record>,
+    /// Per parameter: the struct behind it, as far as it and its callees access that.
+    pub cells: Vec<FieldKinds>,
     /// Per result: which pointers it may derive from.
     pub pointer_result: Vec<Origins>,
     /// Per parameter and per result: the width of the floats whose bits it may carry, as an
@@ -184,7 +184,7 @@ pub struct Summaries {
     pub(crate) results: HashMap<FuncKey, Vec<Provenance>>,
     /// Which parameters are places in an instance's memory.
     pub(crate) offsets: HashMap<FuncKey, Vec<bool>>,
-    /// What callers keep in records that they hand to functions.
+    /// What callers keep in structs that they hand to functions.
     pub(crate) given: Given,
     /// Whether some function computes a float's bits from integers in memory.
     pub(crate) demanded: bool,
@@ -248,7 +248,7 @@ impl Summaries {
         self.funcs.get(&f).and_then(|s| s.contents.get(i)).copied().unwrap_or_default()
     }
 
-    /// What is at the offsets of a record behind a parameter of `f`.
+    /// What is at the offsets of a struct behind a parameter of `f`.
     pub fn cells(&self, f: FuncKey, i: usize) -> impl Iterator<Item = (&i64, &Kinds)> {
         self.funcs.get(&f).and_then(|s| s.cells.get(i)).into_iter().flatten()
     }
@@ -263,8 +263,8 @@ impl Summaries {
         self.results.get(&f).and_then(|all| all.get(i)).map_or(&Sources::Anything, |made| &made.from)
     }
 
-    /// The records that callers of `f` keep behind its parameters, or nothing.
-    pub fn given(&self, f: FuncKey) -> &[Record] {
+    /// The structs that callers of `f` keep behind its parameters, or nothing.
+    pub fn given(&self, f: FuncKey) -> &[FieldKinds] {
         self.given.get(&f).map_or(&[], Vec::as_slice)
     }
 

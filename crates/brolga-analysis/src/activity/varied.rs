@@ -204,7 +204,7 @@ impl ActivityCx<'_> {
     }
 
     /// Memory that this function has not made, or that others may write to: it may hold something
-    /// active from the start. With the address of a record come the addresses in it.
+    /// active from the start. With the address of a struct come the addresses in it.
     fn memory_from_outside(&mut self) {
         let (func, cfg, p) = (self.input.func, self.input.cfg, self.input.pointers);
         for (&r, kind) in &p.roots {

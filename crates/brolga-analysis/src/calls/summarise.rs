@@ -205,7 +205,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         // Words of a module are no pointers.
         cells: match program.vmctx_pointers_only {
             true => Vec::new(),
-            false => formal.iter().map(|&v| c.of_record((Base::Value(v), 0))).collect(),
+            false => formal.iter().map(|&v| c.of_struct((Base::Value(v), 0))).collect(),
         },
         pointer_result,
         lanes: widths,

@@ -38,7 +38,7 @@ use crate::memory::reaching_store::last_store;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::cell_of;
 use crate::query::{access_address, access_offset, constant_int, is_taped_address, signature_id};
-use crate::summary::{Origins, Record, Summaries};
+use crate::summary::{FieldKinds, Origins, Summaries};
 use crate::variant::ParamMode;
 
 /// The shadow delta of an integer.
@@ -120,8 +120,8 @@ pub struct PointerInput<'a> {
     pub params: &'a [ParamMode],
     /// What is known of callees.
     pub summaries: &'a Summaries,
-    /// What callers keep in records behind the parameters, or nothing.
-    pub given: &'a [Record],
+    /// What callers keep in structs behind the parameters, or nothing.
+    pub given: &'a [FieldKinds],
     /// Loads that were found to copy pointers.
     pub pointer_copy: EntitySet<ir::Value>,
     /// Results of calls that were found to carry floats' bits, whatever else the callee may return.

@@ -7,7 +7,7 @@
 //!
 //! **Answer.** For each function, the places behind its parameters and in data objects where it
 //! loads or stores a pointer, or stores a float that is no constant: by constant offset, since
-//! fields of one record have different ones. Callees' places are the caller's where they are after
+//! fields of one struct have different ones. Callees' places are the caller's where they are after
 //! what it passes. Facts only grow and offsets are bounded by [`FAR`], so recursion converges. A
 //! function that is called through a pointer may be any whose address is taken.
 //!
