@@ -101,7 +101,7 @@ pub(crate) enum ConstOp {
     /// The bits of a number, zero-extended.
     Bits(u128),
     /// The value of a global.
-    GlobalDecl(u32),
+    Global(u32),
     /// A reference to a function.
     Func(u32),
     /// Addition, of 32 bits or of 64.

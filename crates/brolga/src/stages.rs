@@ -41,7 +41,7 @@ use crate::jit::host_isa;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The primal after normalisation.
-    NormalisedPrimal,
+    Normalised,
     /// The primal as a block graph with stable ids.
     Cfg,
     /// What each statement becomes: forward fragment, reverse fragment, what is communicated.

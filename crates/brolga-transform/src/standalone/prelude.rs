@@ -95,7 +95,7 @@ pub(super) fn with_convention(mut body: ir::Function, conv: CallConv) -> ir::Fun
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Helpers {
     /// Those of a derivative that is derived again, and whether it moves floats in pieces.
-    NestedDerivative { pieces: bool },
+    Nested { pieces: bool },
     /// Those of an embedded derivative in one function, whether its workspace may grow, and whether
     /// pieces of tangents are marked.
     Workspace { growing: bool, marks: bool },
