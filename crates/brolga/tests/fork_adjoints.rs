@@ -6,7 +6,7 @@ use brolga_testing::program;
 use crate::forks::{cells, options, outcome, rule};
 
 /// A function that writes a product, with an adjoint of the user's that takes its cotangent out of
-/// the shadow: 64 products with one float are after it, of which the caller reads the sum.
+/// the shadow: 64 products with one float are behind it, of which the caller reads the sum.
 const WITH_ADJOINT: &str = "
 function %product(i64, i64, i64) {
 block0(v0: i64, v1: i64, v2: i64):

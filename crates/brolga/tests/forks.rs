@@ -744,7 +744,7 @@ fn parts_of_floats_are_no_floats() {
     for threads in [1, 2] {
         let found =
             outcome(&rule(&program, "both", &options(Mode::Gradient, threads)), &[0.5, 3.1], &[], Mode::Gradient, true);
-        // x² + (y² + 2y) y: 3y² + 4y after y, with a seed of 1.5 and shadows of 0.5 and -0.5.
+        // x² + (y² + 2y) y: 3y² + 4y behind y, with a seed of 1.5 and shadows of 0.5 and -0.5.
         match found {
             Ok(found) => {
                 let shadow = |i: usize| f64::from_bits(found[2 + i]);

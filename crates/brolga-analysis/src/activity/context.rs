@@ -4,9 +4,9 @@
 //! do they share?
 //!
 //! **Answer.** [`ActivityInput`] is what the analysis is given: the function, and what other
-//! analyses say of it. [`ActivityCx`] holds the answer as it grows ([`Activity`]), memory that may hold
-//! something active, and problems ([`Problem`]), which are reported only if what they are about
-//! turns out to be useful.
+//! analyses say of it. [`ActivityCx`] holds the answer as it grows ([`Activity`]), memory that may
+//! hold something active, and problems ([`Problem`]), which are reported only if what they are
+//! about turns out to be useful.
 //!
 //! **Cost.** Problems are compared with those before them, one for each instruction and code.
 

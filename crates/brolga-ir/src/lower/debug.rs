@@ -59,7 +59,7 @@ pub mod answer {
     pub const CONST_ALIAS: i64 = 4;
 }
 
-/// What an access means, if there is no shadow after it.
+/// What an access means, if there is no shadow behind it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MissingShadow {
     /// A derivative is lost if the memory has a shadow under another pointer.

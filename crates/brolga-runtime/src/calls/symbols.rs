@@ -7,7 +7,7 @@
 //! primal that is compiled here computes what it would compute anywhere else. Exceptions:
 //! `roundeven`, which is exact, so that any implementation will do, and which some C libraries
 //! lack; `exp10` outside glibc; and the block routines `memcpy` and its family, which are C's
-//! after a stub that makes bad addresses traps (see `memory`). Functions that leave results behind
+//! behind a stub that makes bad addresses traps (see `memory`). Functions that leave results behind
 //! pointers have such stubs, too, where traps are caught.
 //!
 //! **Invariant.** Each name is there once.

@@ -235,7 +235,7 @@ impl DerivedRule {
         for (k, &i) in deltas.iter().enumerate() {
             let DataValue::I64(p) = args[i].value else { unreachable!("checked before") };
             let delta = match (args[i].shadow, p) {
-                // Nothing can be after a null pointer.
+                // Nothing can be behind a null pointer.
                 (0, 0) => 0,
                 (0, _) => return Err(Error::Usage(format!("argument {i} is duplicated, but has no shadow"))),
                 (s, p) => (s as i64).wrapping_sub(p.wrapping_mul(self.0.width as i64)),
