@@ -3,7 +3,7 @@
 //! **Problem.** DiffSL's backends have a forward mode of their own. All functions in reverse mode,
 //! and all with respect to parameters, are there under LLVM with Enzyme only.
 //!
-//! **Answer.** The Cranelift backend gives its functions to an [`AdModule`]. Behind the last of
+//! **Answer.** The Cranelift backend gives its functions to an [`AdModule`]. After the last of
 //! them, [`CraneliftModule::define_derivatives`] asks for the sixteen that are missing, by the
 //! names and with the activities that the other backend has. A function of the language (`sigmoid`,
 //! `pow`) has a tangent in DiffSL, which is its rule. Four functions are compiled once more with

@@ -8,7 +8,7 @@
 //! Primal and gradient go through [`DerivedRule`], which catches traps, and the adjoint through
 //! what does for programs that are not differentiated.
 //!
-//! A call that leaves something behind (a block that is never freed) cannot be repeated for ever:
+//! A call that leaves something after (a block that is never freed) cannot be repeated for ever:
 //! one that fails gets fresh memory, and only if it fails there as well, that is an error.
 
 use std::time::{Duration, Instant};

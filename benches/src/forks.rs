@@ -57,7 +57,7 @@ fn cases() -> Vec<ForkCase> {
     let joins = vec![Input::Floats(vec![1.0]), Input::Int(forks.into())];
     vec![
         case("particles", vec![Input::Floats(particles), Input::Int(100_000)]),
-        // Inputs have cotangents where another layer is behind.
+        // Inputs have cotangents where another layer is after.
         case("layer", layer(Input::Floats(noise(rows * columns, 1)))),
         ForkCase { name: "layer of data", ..case("layer", layer(Input::ConstFloats(noise(rows * columns, 1)))) },
         // The smallest of those that ADBench has.

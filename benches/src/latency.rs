@@ -21,7 +21,7 @@ use brolga::{DerivedRule, Options};
 
 use crate::Configuration;
 use crate::measure::Effort;
-use crate::plain::Plain;
+use crate::plain::PlainModule;
 use crate::prepared::{Failure, PreparedProblem, derive, requests};
 use crate::problem::{Problem, Size};
 use crate::problems::SERIES;
@@ -97,7 +97,7 @@ pub fn measure(problem: &Problem, asked: Configuration, effort: Effort) -> Resul
         prepared.first(&rule)?;
         best[3] = best[3].min(t.elapsed());
         let t = Instant::now();
-        let ready = Plain::ready(&program, all[0].func, isa.clone()).map_err(failed)?;
+        let ready = PlainModule::ready(&program, all[0].func, isa.clone()).map_err(failed)?;
         best[4] = best[4].min(t.elapsed());
         drop(ready);
         round += 1;

@@ -10,14 +10,14 @@ use crate::calls::Competitor;
 use crate::wasm_arg::WasmArg;
 
 /// The same function in native code.
-pub struct Native {
+pub struct NativeFunction {
     function: *mut c_void,
     ints: [i64; 9],
     floats: [f64; 5],
     memory: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Native {
+impl NativeFunction {
     /// Compile it; `None` without a C compiler.
     pub fn new(source: &Path, export: &str, args: &[WasmArg]) -> Option<Self> {
         let library = std::env::temp_dir().join(format!("brolga-{}-{}.so", export, std::process::id()));
@@ -59,7 +59,7 @@ impl Native {
     }
 }
 
-impl Competitor for Native {
+impl Competitor for NativeFunction {
     fn run(&mut self) -> (Duration, f64) {
         for (now, first) in &mut self.memory {
             now.copy_from_slice(first);
@@ -69,7 +69,7 @@ impl Competitor for Native {
         // SAFETY: integers and floats travel in registers of their own, in order, on x86-64 and
         // aarch64 alike, integers beyond the sixth on the stack of x86-64 in order; what a function
         // does not take does not matter to it. A function that returns nothing leaves some number
-        // behind, which is not read.
+        // after, which is not read.
         let function = unsafe { std::mem::transmute::<*mut c_void, Any>(self.function) };
         let start = Instant::now();
         let value = function(i[0], i[1], i[2], i[3], i[4], i[5], f[0], f[1], f[2], f[3], f[4], i[6], i[7], i[8]);

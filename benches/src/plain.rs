@@ -24,13 +24,13 @@ use cranelift_module::{FuncId, Linkage, Module, default_libcall_names};
 use crate::Configuration;
 
 /// Functions of a program, compiled.
-pub struct Plain {
+pub struct PlainModule {
     module: Option<JITModule>,
     /// Entry points.
     entries: HashMap<String, FuncId>,
 }
 
-impl Drop for Plain {
+impl Drop for PlainModule {
     fn drop(&mut self) {
         if let Some(module) = self.module.take() {
             // SAFETY: an address is kept together with this value.
@@ -43,7 +43,7 @@ fn internal(error: impl std::fmt::Display) -> Error {
     Error::Internal { stage: "plain", message: error.to_string() }
 }
 
-impl Plain {
+impl PlainModule {
     /// Compile all functions of a program, which may call each other and the functions of
     /// `brolga_runtime::symbols`, with entry points.
     ///

@@ -1,6 +1,6 @@
 //! A problem that is compiled and has its memory, so that all that is left to do is to call it.
 //!
-//! Primal and derivative come from a rule, the adjoint written by hand from [`Plain`].
+//! Primal and derivative come from a rule, the adjoint written by hand from [`PlainModule`].
 
 use brolga::cranelift_codegen::data_value::DataValue;
 use brolga::cranelift_codegen::ir::Type;
@@ -13,7 +13,7 @@ use brolga_transform::Derivation;
 
 use crate::Configuration;
 use crate::entry::{DerivedEntry, Entry, Gradient, entry_of, one_hot};
-use crate::plain::Plain;
+use crate::plain::PlainModule;
 use crate::problem::{Input, Problem};
 
 /// Why a problem was not measured.
@@ -75,7 +75,7 @@ pub struct PreparedProblem<'a> {
     /// Keeps the code of the primal.
     _usual: DerivedRule,
     /// Keeps the code of the adjoint written by hand.
-    _plain: Option<Plain>,
+    _plain: Option<PlainModule>,
     /// What the arguments point at; moving a block does not move its contents.
     _blocks: Vec<Block>,
     /// The shadows of each duplicated argument in order: one per result, one after the other.
@@ -176,7 +176,7 @@ impl<'a> PreparedProblem<'a> {
         let (mut plain, mut hand) = (None, None);
         if let Some(symbol) = problem.hand {
             let signature = &program.funcs[defined(problem, &program, symbol)?].signature;
-            let compiled = Plain::new(&program).map_err(failed)?;
+            let compiled = PlainModule::new(&program).map_err(failed)?;
             let mut hand_values = values;
             hand_values.extend(shadows.iter().map(|s: &Block| DataValue::I64(s.address() as i64)));
             let address = compiled.entry(symbol).unwrap_or_default();

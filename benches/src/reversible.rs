@@ -343,7 +343,7 @@ fn hessian(problem: &Problem, how: Configuration, effort: Effort) -> Result<Hess
         .collect();
     let inputs = length(&problem.args[0]);
     args.extend([inputs, length(&problem.args[1])].map(|n| Argument::Const(DataValue::I64(n as i64))));
-    // SAFETY: buffers are as long as the numbers behind them say.
+    // SAFETY: buffers are as long as the numbers after them say.
     let mut at = unsafe { Point::new(&rev.program, func, args, &how.options()) }.map_err(|e| failed(name)(&e))?;
     let ours = at.hessian(&[1.0]).map_err(|e| failed(name)(&e))?;
     let symmetric = |i: usize, k: usize| (ours[i][k] - ours[k][i]).abs() <= 1e-9 * (1.0 + ours[i][k].abs());

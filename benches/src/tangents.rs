@@ -14,7 +14,7 @@ use brolga_driver::memory::Block;
 
 use crate::Configuration;
 use crate::measure::{Effort, in_turns};
-use crate::plain::Plain;
+use crate::plain::PlainModule;
 use crate::prepared::{Failure, argument, requests};
 use crate::problem::{Input, Problem};
 
@@ -217,7 +217,7 @@ fn until_ready(
         drop(DerivedRule::new(program, request, &quick).map_err(failed)?);
         best[0] = best[0].min(t.elapsed());
         let t = Instant::now();
-        drop(Plain::ready(program, request.func, isa.clone()).map_err(failed)?);
+        drop(PlainModule::ready(program, request.func, isa.clone()).map_err(failed)?);
         best[1] = best[1].min(t.elapsed());
         round += 1;
     }

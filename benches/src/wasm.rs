@@ -18,7 +18,7 @@ use crate::by_hand::ByHand;
 use crate::calls::{self, CallRow, Competitor};
 use crate::disasm;
 use crate::measure::Effort;
-use crate::native::Native;
+use crate::native::NativeFunction;
 use crate::{Configuration, Failure};
 
 pub use crate::wasm_arg::WasmArg;
@@ -110,7 +110,7 @@ impl WasmProblem {
     pub fn measure(&self, how: Configuration, effort: Effort) -> Result<CallRow, Failure> {
         let (file, call) = self.call("O2")?;
         let source: &Path = &root().join(format!("src/{}.c", self.program));
-        let mut native = Native::new(source, self.export, &self.args);
+        let mut native = NativeFunction::new(source, self.export, &self.args);
         let beside = native.as_mut().map(|n| n as &mut dyn Competitor);
         let mut hand = ByHand::of(&root(), self.program, &call)?;
         calls::measure(&self.name(), &file.program, &call, beside, hand.as_mut(), how, effort)

@@ -1,7 +1,7 @@
 //! Many programs, one after the other: workers, statistics, finds.
 //!
 //! A worker process judges programs by number and prints a line before and after each. If it dies,
-//! the program that it was at is a find, and a new worker goes on behind it.
+//! the program that it was at is a find, and a new worker goes on after it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -147,7 +147,7 @@ pub fn run(target: &dyn Target, plan: &CampaignPlan) -> Result<Statistics> {
     Ok(statistics)
 }
 
-/// Verdicts of one worker's life. `next` moves behind the last program that it was at.
+/// Verdicts of one worker's life. `next` moves after the last program that it was at.
 fn batch(target: &dyn Target, outside: &ProcessFiles, next: &mut u64, end: Instant) -> Result<Vec<(u64, Report)>> {
     let mut child = outside.spawn(&target.worker(*next, BATCH))?;
     let output = child.stdout.take().context("the worker's output")?;

@@ -1,4 +1,12 @@
 //! Judging in another process, which may crash or hang.
+//!
+//! **Question.** A wrong derivative may crash the process that runs it, or never end. How is it
+//! judged?
+//!
+//! **Answer.** This executable runs again for the program, with a limit of time; what it prints is
+//! the verdict, and how it ends if it prints none.
+//!
+//! **Cost.** A process for each program.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -25,7 +25,7 @@ use brolga_driver::value::{Num, decode_all, from_data, to_data};
 use brolga_driver::{Directive, File, Invocation, Wasm, bind, compare};
 use brolga_runtime::Workspace;
 use brolga_testing::budget::{Depth, depth};
-use brolga_transform::nested::{self, Nested, NestedParam, NestedResult};
+use brolga_transform::nested::{self, NestedDerivative, NestedParam, NestedResult};
 use brolga_wasm::Instance;
 use ir_tests::cases::at_least;
 
@@ -209,7 +209,11 @@ fn judge(tally: &mut Tally, file: &File, call: &Invocation, name: &str, of: (Mod
 }
 
 /// The inner derivative, and the rule of the outer one.
-fn composed(file: &File, call: &Invocation, (outer, inner): (Mode, Mode)) -> Result<(Nested, DerivedRule), Error> {
+fn composed(
+    file: &File,
+    call: &Invocation,
+    (outer, inner): (Mode, Mode),
+) -> Result<(NestedDerivative, DerivedRule), Error> {
     let request = call.request();
     let options = |mode| Options { mode, effort: Effort::Quick, ..file.options() }.settled();
     let isa = host_isa(&options(inner))?;
@@ -235,7 +239,7 @@ struct Run<'a> {
     of: (Mode, Mode),
     u: &'a [f64],
     v: &'a [f64],
-    nested: &'a Nested,
+    nested: &'a NestedDerivative,
 }
 
 /// An instance that holds the buffers of a call.

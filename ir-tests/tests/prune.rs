@@ -15,7 +15,7 @@ use brolga::cranelift_codegen::settings::{self, Flags};
 use brolga::{PassSet, Program};
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::uses::Uses;
-use brolga_analysis::{Blocks, Cfg, Private};
+use brolga_analysis::{Blocks, Cfg, PrivateMemory};
 use brolga_driver::run::contents;
 use brolga_driver::value::Num;
 use brolga_driver::{Directive, File, Invocation, Memory};
@@ -127,7 +127,7 @@ fn cut_and_pruned(
         let func = normalise(f.body.clone()?, cx).ok()?.func;
         let cfg = Cfg::compute(&func);
         let places = Places { program: &file.program, func: &func, cfg: &cfg, blocks: &Blocks::default() };
-        let private = Private::compute(places, &Uses::compute(&func, &cfg), &[]);
+        let private = PrivateMemory::compute(places, &Uses::compute(&func, &cfg), &[]);
         let mut ids = Ids::default();
         let (mut graph, _) = lift(&func, &f.symbol, &mut ids);
         if cuts.everywhere || key == call.func {

@@ -519,7 +519,7 @@ fn floats_of_both_widths_are_compared_each_by_its_own() {
         let said = run(a, b).unwrap_err();
         assert!(said.contains(at) && said.contains("tolerance"), "{said}");
     }
-    // Both in one place: a double, and two singles behind it, 0.25 and 1.5.
+    // Both in one place: a double, and two singles after it, 0.25 and 1.5.
     let file =
         parse("record P { a: f64, b: f32, c: f32 }\nfn g(p: P) {\n    p.a += 0.25\n    p.b += 0.5\n    p.c += p.b\n}");
     let (call, _) = bind(&file, "%g(f64[0.1, 0x1.000003e8p-3])");

@@ -29,7 +29,7 @@ fn list(all: impl IntoIterator<Item = f64>) -> String {
     format!("[{}]", all.join(", "))
 }
 
-/// Buffers behind a call, and its gradient, as floats; bytes on the tape, and what was undone.
+/// Buffers after a call, and its gradient, as floats; bytes on the tape, and what was undone.
 struct Ran {
     left: Vec<Vec<f64>>,
     gradient: Vec<Vec<f64>>,
@@ -141,7 +141,7 @@ fn the_embedding_has_the_gradient_and_the_hessian_that_are_known() {
             number(10 * d),
             number(90),
         ];
-        // SAFETY: buffers are as long as the numbers behind them say.
+        // SAFETY: buffers are as long as the numbers after them say.
         let mut point = unsafe { Point::new(&file.program, func, args, &Options::default()) }.unwrap();
         let (value, gradient) = point.value_and_gradient().unwrap();
         close(&[value, norm(gradient.clone()), gradient[0]], &[loss, size, first], 1e-12);

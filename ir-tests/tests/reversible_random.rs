@@ -1,4 +1,4 @@
-//! Random reversible functions: `~f` behind `f` is the identity, and the gradient is the tape's.
+//! Random reversible functions: `~f` after `f` is the identity, and the gradient is the tape's.
 //!
 //! A program is made of statements that can be undone, around places of all kinds, with records,
 //! stacks, and functions that call each other and themselves. What a condition, a limit or an

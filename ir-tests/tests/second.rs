@@ -18,14 +18,14 @@ use brolga::{
     Arg, ArgActivity, ArgSpec, DerivedRule, Effort, Elem, Error, FuncKey, Mode, Options, Program, Promises, Request,
 };
 use brolga_driver::{File, guess};
-use brolga_transform::nested::{self, Nested, NestedParam};
+use brolga_transform::nested::{self, NestedDerivative, NestedParam};
 
 fn options(effort: Effort, mode: Mode) -> Options {
     Options { mode, effort, ..Options::full() }.settled()
 }
 
 /// The gradient of a request as a function of a program.
-fn with_gradient(program: &Program, request: &Request, effort: Effort) -> Result<Nested, Error> {
+fn with_gradient(program: &Program, request: &Request, effort: Effort) -> Result<NestedDerivative, Error> {
     let options = options(effort, Mode::Combined);
     let isa = host_isa(&options)?;
     nested::gradient(program, request, &options, &*isa).map_err(Error::Diagnostics)
@@ -33,7 +33,7 @@ fn with_gradient(program: &Program, request: &Request, effort: Effort) -> Result
 
 /// A request for the derivative of that function: what is active or duplicated is so again, and
 /// seeds are active.
-fn forward_request(request: &Request, nested: &Nested) -> Request {
+fn forward_request(request: &Request, nested: &NestedDerivative) -> Request {
     let args = nested.params.iter().map(|role| match *role {
         NestedParam::Primal(i) | NestedParam::Shadow(i) => ArgSpec { promises: Promises::default(), ..request.args[i] },
         NestedParam::Seed(_) | NestedParam::Direction(_) => ArgSpec::ACTIVE,

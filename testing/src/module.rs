@@ -1,4 +1,12 @@
 //! A program in a module of Cranelift's, as a frontend would have put it there.
+//!
+//! **Question.** A test has a program. How does it get into a module, with data, and called by one
+//! pointer?
+//!
+//! **Answer.** [`load`] declares and defines all that a root reaches; [`entry`] makes a function
+//! that reads arguments from memory.
+//!
+//! **Cost.** A copy of each body.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,11 @@
 //! The chores of the project: tests, blessing, and what must hold before a merge.
+//!
+//! **Question.** What has to be run, and in which order, before a change is merged?
+//!
+//! **Answer.** A function for each chore, which runs cargo; [`ci`] runs all and goes on after a
+//! failure.
+//!
+//! **Cost.** That of the commands: `CONTRIBUTING.md` has the times.
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;

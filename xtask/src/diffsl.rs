@@ -74,7 +74,7 @@ const TESTS: &[Edit] = &[
     ("\"llvm\"", "\"cranelift\"", 14),
 ];
 
-/// What is put behind its manifest: ours is a dependency, and Cranelift is compiled as the project
+/// What is put after its manifest: ours is a dependency, and Cranelift is compiled as the project
 /// compiles it.
 fn manifest(text: &str) -> Result<String, Failure> {
     let released = text.matches("version = \"0.133\"").count();

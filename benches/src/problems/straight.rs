@@ -101,7 +101,7 @@ pub(super) fn straight_line(size: Size) -> Problem {
     Problem { iterations: length, ..Problem::new("straight_line", "10 000 instructions in one block", text, args, f) }
 }
 
-/// Branches that join again, one behind the other: above a bound a number is squared, below it is
+/// Branches that join again, one after the other: above a bound a number is squared, below it is
 /// raised.
 pub(super) fn branches(size: Size) -> Problem {
     let length = size.of(1_000, 10_000);

@@ -6,7 +6,7 @@
 //!
 //! **Answer.** [`crate::calls::summarise`] computes a [`Summary`] for each function, and
 //! [`Summaries`] for all: which parameters are addresses, what lies behind them, between which ends
-//! bits move ([`Link`]), how they become floats ([`Demand`]) or numbers ([`IntegerFate`]), what
+//! bits move ([`Link`]), how they become floats ([`BitDemand`]) or numbers ([`IntegerFate`]), what
 //! functions write, and which can run later than in the primal ([`Delay`]). What has no summary has
 //! an answer that stands for that: `false`, nothing, or [`Sources::Anything`].
 //!
@@ -26,7 +26,7 @@ use crate::memory::punned_cells::PunnedCells;
 
 /// How the bits of an integer become a float's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Demand {
+pub enum BitDemand {
     /// As they are, whole or in pieces.
     Moved,
     /// By arithmetic, on one way at least.
@@ -61,11 +61,11 @@ pub struct Link {
     pub bytes: u32,
 }
 
-/// What is at each offset of a record, as far as accesses say.
-pub type Record = BTreeMap<i64, Kinds>;
+/// What is at each offset of a struct, as far as accesses say.
+pub type FieldKinds = BTreeMap<i64, Kinds>;
 
-/// By function and parameter: the record behind it, as far as callers say.
-pub(crate) type Given = HashMap<FuncKey, Vec<Record>>;
+/// By function and parameter: the struct behind it, as far as callers say.
+pub(crate) type Given = HashMap<FuncKey, Vec<FieldKinds>>;
 
 /// What is known of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,8 +74,8 @@ pub struct Summary {
     pub address: Vec<bool>,
     /// Per parameter: what is behind it.
     pub contents: Vec<Kinds>,
-    /// Per parameter: the record behind it, as far as it and its callees access that.
-    pub cells: Vec<Record>,
+    /// Per parameter: the struct behind it, as far as it and its callees access that.
+    pub cells: Vec<FieldKinds>,
     /// Per result: which pointers it may derive from.
     pub pointer_result: Vec<Origins>,
     /// Per parameter and per result: the width of the floats whose bits it may carry, as an
@@ -89,7 +89,7 @@ pub struct Summary {
     /// Per parameter: what becomes of it as a number.
     pub number_uses: Vec<NumberUses>,
     /// Per parameter: how its bits become a float's, as far as the function tells.
-    pub demands: Vec<Option<Demand>>,
+    pub demands: Vec<Option<BitDemand>>,
     /// Per parameter: what becomes of it.
     pub becomes: BTreeSet<(usize, IntegerFate)>,
     /// It loads an address.
@@ -105,7 +105,7 @@ pub struct Origins {
     pub params: BTreeSet<usize>,
     /// From a function that was called through a pointer, which may have returned the bits of a
     /// float instead.
-    pub anyone: bool,
+    pub unknown_callee: bool,
 }
 
 /// What is to be known of a function that can run later than in the primal.
@@ -184,7 +184,7 @@ pub struct Summaries {
     pub(crate) results: HashMap<FuncKey, Vec<Provenance>>,
     /// Which parameters are places in an instance's memory.
     pub(crate) offsets: HashMap<FuncKey, Vec<bool>>,
-    /// What callers keep in records that they hand to functions.
+    /// What callers keep in structs that they hand to functions.
     pub(crate) given: Given,
     /// Whether some function computes a float's bits from integers in memory.
     pub(crate) demanded: bool,
@@ -248,7 +248,7 @@ impl Summaries {
         self.funcs.get(&f).and_then(|s| s.contents.get(i)).copied().unwrap_or_default()
     }
 
-    /// What is at the offsets of a record behind a parameter of `f`.
+    /// What is at the offsets of a struct behind a parameter of `f`.
     pub fn cells(&self, f: FuncKey, i: usize) -> impl Iterator<Item = (&i64, &Kinds)> {
         self.funcs.get(&f).and_then(|s| s.cells.get(i)).into_iter().flatten()
     }
@@ -263,8 +263,8 @@ impl Summaries {
         self.results.get(&f).and_then(|all| all.get(i)).map_or(&Sources::Anything, |made| &made.from)
     }
 
-    /// The records that callers of `f` keep behind its parameters, or nothing.
-    pub fn given(&self, f: FuncKey) -> &[Record] {
+    /// The structs that callers of `f` keep behind its parameters, or nothing.
+    pub fn given(&self, f: FuncKey) -> &[FieldKinds] {
         self.given.get(&f).map_or(&[], Vec::as_slice)
     }
 
@@ -306,7 +306,7 @@ impl Summaries {
     }
 
     /// How the bits of a parameter of `f` become a float's.
-    pub fn demands(&self, f: FuncKey, i: usize) -> Option<Demand> {
+    pub fn demands(&self, f: FuncKey, i: usize) -> Option<BitDemand> {
         self.funcs.get(&f).and_then(|s| s.demands.get(i)).copied().flatten()
     }
 

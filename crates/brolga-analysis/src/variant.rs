@@ -96,7 +96,7 @@ pub struct Variant {
     /// that there is no cotangent ([`crate::memory::constant`]).
     pub promises: Vec<Promises>,
     /// Which memory is not written until its pullback has run.
-    pub preserved: Preserved,
+    pub preserved: PreservedMemory,
     /// Its pullback may run beside others, as that of a fork's task: it adds to sums of its own
     /// (`brolga_runtime::forks::pending`).
     pub strand: bool,
@@ -132,7 +132,7 @@ impl Variant {
         // root's variant.
         let promised = request.args.iter().any(|a| a.promises != Promises::default());
         let promises = request.args.iter().filter(|_| promised).map(|a| a.promises).collect();
-        Self { func: request.func, params, results, promises, preserved: Preserved::NOTHING, strand: false }
+        Self { func: request.func, params, results, promises, preserved: PreservedMemory::NOTHING, strand: false }
     }
 
     /// Parameters that lead to memory which nothing else leads to, and of which the caller does not
@@ -143,10 +143,10 @@ impl Variant {
 
     /// The variant that a call asks for.
     pub fn of_call(func: FuncKey, params: Vec<ParamMode>, results: Vec<ResultMode>) -> Self {
-        Self { func, params, results, promises: vec![], preserved: Preserved::NOTHING, strand: false }
+        Self { func, params, results, promises: vec![], preserved: PreservedMemory::NOTHING, strand: false }
     }
 
-    /// Whether nothing is passed but addresses, numbers and floats. Of words that may be fragments
+    /// Whether nothing is passed but addresses, numbers and floats. Of words that may be pieces
     /// of floats (an address that has lain in memory) a template checks that no cotangent arrives.
     pub fn takes_words(&self) -> bool {
         self.params.iter().all(|p| match p {
@@ -162,7 +162,7 @@ impl Variant {
         matches!(driver, Some(Driver::Inverse(_))) && options.keeps_states() && of_words
     }
 
-    /// Signature of a pullback that undoes a call: behind the segment, what the forward pass takes.
+    /// Signature of a pullback that undoes a call: after the segment, what the forward pass takes.
     pub fn undo_signature(&self, primal: &Signature) -> Signature {
         let mut s = self.pullback_signature(primal);
         let given = self.forward_signature(primal).params;
@@ -202,7 +202,7 @@ impl Variant {
     /// Signature of the function of forward mode.
     pub fn tangent_signature(&self, primal: &Signature) -> Signature {
         let mut s = self.forward_signature(primal);
-        // The tangent of a fragment is of the fragment's own type.
+        // The tangent of a piece is of the piece's own type.
         let ty = |shape: Shape, primal_param: &AbiParam| match shape {
             Shape::Bytes { .. } => AbiParam::new(primal_param.value_type.as_int()),
             _ => AbiParam::new(shape.ty()),
@@ -275,9 +275,9 @@ pub fn canonical_results(sig: &Signature) -> Vec<ResultMode> {
 /// Which memory is not written from the start of a call until its pullback has run: what these
 /// parameters lead to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Preserved(u64);
+pub struct PreservedMemory(u64);
 
-impl Preserved {
+impl PreservedMemory {
     /// None that is known.
     pub const NOTHING: Self = Self(0);
 

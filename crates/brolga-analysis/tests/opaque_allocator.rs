@@ -223,7 +223,7 @@ fn counts_in_loops() {
     assert!(!turns(4, "v20 = isub v10, v10\n store v20, v11"), "a zero that is computed");
     assert!(!turns(4, "v20 = band v10, v3\n store v20, v11"));
     assert!(!turns(4, "istore8 v10, v11"), "zero every now and then");
-    // In front of memory lies what is not memory.
+    // Before memory lies what is not memory.
     assert!(turns(4, "store v3, v0-8\n v20 = load.i32 v0-16\n store v20, v0-16"));
     assert!(!turns(4, "store v3, v0+8"));
 }

@@ -393,7 +393,7 @@ fn for_callers() {
         assert_eq!(flow("keep").keeps & (1 << 1), 1 << 1);
         // It returns a float that it is given.
         assert_eq!(flow("f"), PointerFlow { made: 1 << 3, based: 1 << 3, ..PointerFlow::default() });
-        // What it allocates is its own; in front of memory something may change.
+        // What it allocates is its own; before memory something may change.
         assert!(matches!(effect("scratch"), [Region { through: Some(0), span: Some((_, 0)), .. }]));
     });
 }
@@ -452,7 +452,7 @@ fn releases_wait_unless_something_is_allocated_behind_them() {
     assert_eq!(with("call fn1(v0, v10)\n v50 = call fn2(v0, v20, v2)"), [false]);
     assert_eq!(with("call fn1(v0, v10)\n v50 = call fn5(v0, v2)\n call fn1(v0, v20)"), [false, true]);
     assert_eq!(with("call fn1(v0, v10)\n call fn3(v0, v20, v3)"), [true]);
-    // In a loop the next iteration is behind this one.
+    // In a loop the next iteration is after this one.
     let found = late(
         "block0(v0: i64, v1: i32, v2: i32, v3: f64):
             jump block1

@@ -1,6 +1,6 @@
 //! Which memory calls are told is kept, and which loads may rely on it, on small functions.
 
-use brolga_analysis::Preserved;
+use brolga_analysis::PreservedMemory;
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::memory::preserved;
 use brolga_ir::Program;
@@ -59,7 +59,7 @@ const CALLEES: &str = "ss0 = explicit_slot 16
 
 /// What each call of `%f` of a function of the program is told, in order: parameters, and `r` for
 /// the rest.
-fn told(program: &Program, noalias: &[bool], preserved_memory: Option<Preserved>) -> Vec<String> {
+fn told(program: &Program, noalias: &[bool], preserved_memory: Option<PreservedMemory>) -> Vec<String> {
     with_input(program, (noalias, &[]), |cx, _| {
         let found = preserved::calls(&cx, preserved_memory);
         let insts = cx.cfg.blocks.iter().flat_map(|&b| cx.func.layout.block_insts(b));
@@ -74,7 +74,7 @@ fn told(program: &Program, noalias: &[bool], preserved_memory: Option<Preserved>
     })
 }
 
-fn show(preserved_memory: Preserved) -> String {
+fn show(preserved_memory: PreservedMemory) -> String {
     let rest = preserved_memory.the_rest().then(|| "r".to_owned());
     preserved_memory.params().map(|i| i.to_string()).chain(rest).collect()
 }
@@ -151,7 +151,7 @@ fn blocks_that_are_released_are_there_until_the_end() {
 }
 
 /// What the calls of a pair are told that was told this, and which of its loads are done again.
-fn pair(body: &str, preserved_memory: Preserved) -> (Vec<String>, Vec<bool>) {
+fn pair(body: &str, preserved_memory: PreservedMemory) -> (Vec<String>, Vec<bool>) {
     let text = format!(
         "{LIBRARY} function %f(i64, i64, f64) -> f64 {{ {CALLEES}
         block0(v0: i64, v1: i64, v2: f64):\n{body}\n return v2 }}"
@@ -161,7 +161,7 @@ fn pair(body: &str, preserved_memory: Preserved) -> (Vec<String>, Vec<bool>) {
     (told(&program, &[], Some(preserved_memory)), loads)
 }
 
-fn loads(places: Places<'_>, preserved_memory: Preserved) -> Vec<bool> {
+fn loads(places: Places<'_>, preserved_memory: PreservedMemory) -> Vec<bool> {
     let found = preserved::loads(places, preserved_memory);
     let all = places.func.layout.blocks().flat_map(|b| places.func.layout.block_insts(b));
     let is_load = |i: &Inst| matches!(places.func.dfg.insts[*i], InstructionData::Load { .. });
@@ -178,22 +178,22 @@ fn a_pair_passes_on_what_it_was_told() {
         v9 = call fn0(v6, v0)
         v10 = call fn1(v0, v0)";
     let of = |preserved_memory| pair(body, preserved_memory);
-    assert_eq!(of(Preserved::NOTHING), (vec!["".into(), "".into(), "".into()], vec![false, false, false, false]));
+    assert_eq!(of(PreservedMemory::NOTHING), (vec!["".into(), "".into(), "".into()], vec![false, false, false, false]));
     assert_eq!(
-        of(Preserved::of_params([0])),
+        of(PreservedMemory::of_params([0])),
         (vec!["0".into(), "1".into(), "0".into()], vec![true, false, true, false])
     );
     assert_eq!(
-        of(Preserved::of_params([1])),
+        of(PreservedMemory::of_params([1])),
         (vec!["1".into(), "".into(), "".into()], vec![false, true, false, false])
     );
-    let all = Preserved::of_params([0]).and_the_rest();
+    let all = PreservedMemory::of_params([0]).and_the_rest();
     assert_eq!(of(all), (vec!["0".into(), "01".into(), "0r".into()], vec![true, false, true, true]));
 }
 
 #[test]
 fn a_pairs_own_memory_is_not_kept() {
-    let all = Preserved::of_params([0, 1]).and_the_rest();
+    let all = PreservedMemory::of_params([0, 1]).and_the_rest();
     let in_slot = "v4 = stack_addr.i64 ss0";
     let in_block = "v4 = call fn6(v0)";
     for made in [in_slot, in_block] {
@@ -283,7 +283,7 @@ fn module(body: &str) -> Program {
 }
 
 /// What the last call is told, all calls of allocators being told nothing.
-fn last(body: &str, preserved_memory: Option<Preserved>) -> String {
+fn last(body: &str, preserved_memory: Option<PreservedMemory>) -> String {
     told(&module(body), &[], preserved_memory).pop().unwrap()
 }
 
@@ -317,7 +317,7 @@ fn in_a_module_blocks_are_told_apart() {
 
 #[test]
 fn in_a_module_the_rest_is_all_but_blocks() {
-    // Globals lie in front of memory, and are not kept.
+    // Globals lie before memory, and are not kept.
     assert_eq!(last("v9 = call fn5(v0, v1)", None), "r");
     assert_eq!(told(&module("v9 = call fn5(v0, v1)\n call fn3(v0, v1)"), &[], None)[0], "r");
     assert_eq!(told(&module("v9 = call fn5(v0, v1)\n call fn4(v0, v1)"), &[], None)[0], "");
@@ -354,23 +354,23 @@ fn in_a_module_pairs_know_parameters_by_their_blocks() {
         v9 = call fn2(v0, v2, v1)";
     let loads =
         |preserved_memory| with_input(&module(body), NOTHING_SAID, |cx, _| loads(cx.places(), preserved_memory));
-    assert_eq!(loads(Preserved::of_params([1])), [true, true, false, false]);
-    assert_eq!(loads(Preserved::of_params([2])), [false, false, false, false]);
-    assert_eq!(loads(Preserved::NOTHING.and_the_rest()), [false, false, true, false]);
-    assert_eq!(last(body, Some(Preserved::of_params([1]))), "2");
-    assert_eq!(last(body, Some(Preserved::of_params([2]))), "");
+    assert_eq!(loads(PreservedMemory::of_params([1])), [true, true, false, false]);
+    assert_eq!(loads(PreservedMemory::of_params([2])), [false, false, false, false]);
+    assert_eq!(loads(PreservedMemory::NOTHING.and_the_rest()), [false, false, true, false]);
+    assert_eq!(last(body, Some(PreservedMemory::of_params([1]))), "2");
+    assert_eq!(last(body, Some(PreservedMemory::of_params([2]))), "");
     // One of two, of which one is kept.
     let one = body.replace("iadd v1, v4", "select v4, v1, v2").replace("fn2(v0, v2, v1)", "fn2(v0, v2, v5)");
     let loads =
         |preserved_memory| with_input(&module(&one), NOTHING_SAID, |cx, _| self::loads(cx.places(), preserved_memory));
-    assert_eq!(loads(Preserved::of_params([1])), [false, false, false, false]);
-    assert_eq!(loads(Preserved::of_params([1, 2])), [true, true, false, false]);
-    assert_eq!(last(&one, Some(Preserved::of_params([1]))), "");
-    assert_eq!(last(&one, Some(Preserved::of_params([1, 2]))), "2");
+    assert_eq!(loads(PreservedMemory::of_params([1])), [false, false, false, false]);
+    assert_eq!(loads(PreservedMemory::of_params([1, 2])), [true, true, false, false]);
+    assert_eq!(last(&one, Some(PreservedMemory::of_params([1]))), "");
+    assert_eq!(last(&one, Some(PreservedMemory::of_params([1, 2]))), "2");
     // A block of its own is not kept, and what is found elsewhere may be one that has escaped.
     let new_block = "v3 = call fn0(v0, v2)\n v9 = call fn2(v0, v2, v3)";
-    assert_eq!(last(new_block, Some(Preserved::of_params([1, 2]).and_the_rest())), "");
+    assert_eq!(last(new_block, Some(PreservedMemory::of_params([1, 2]).and_the_rest())), "");
     let escaped = |what: &str| format!("v3 = call fn0(v0, v2)\n {what}\n v9 = call fn5(v0, v1)");
-    assert_eq!(last(&escaped(""), Some(Preserved::NOTHING.and_the_rest())), "r");
-    assert_eq!(last(&escaped("call fn4(v0, v3)"), Some(Preserved::NOTHING.and_the_rest())), "");
+    assert_eq!(last(&escaped(""), Some(PreservedMemory::NOTHING.and_the_rest())), "r");
+    assert_eq!(last(&escaped("call fn4(v0, v3)"), Some(PreservedMemory::NOTHING.and_the_rest())), "");
 }

@@ -27,7 +27,7 @@ fn reach(text: &str) -> Vec<String> {
 
 #[test]
 fn until_the_place_is_written() {
-    // Not before it has been done, nor behind the store, nor in the reverse of the store itself.
+    // Not before it has been done, nor after the store, nor in the reverse of the store itself.
     let found = reach(
         "function %f(i64, f64) -> f64 { block0(v0: i64, v1: f64):
             v2 = load.f64 v0
@@ -131,7 +131,7 @@ fn what_others_write_and_undo() {
                 return }}"
         )
     };
-    // A function of the program undoes what it writes: eight bytes behind, then anything that an
+    // A function of the program undoes what it writes: eight bytes after, then anything that an
     // unknown function may.
     assert_eq!(reach(&text("%g(i64)")), ["-+++"]);
     assert_eq!(reach(&text("%h(i64)")), ["----"]);

@@ -1,7 +1,7 @@
 //! Memory of arguments that the caller does not read afterwards: which functions write to it and do
 //! nothing else, and which may read it.
 
-use brolga_analysis::Private;
+use brolga_analysis::PrivateMemory;
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::memory::clobber::ClobberInput;
 use brolga_analysis::uses::Uses;
@@ -15,7 +15,7 @@ use crate::common::{MALLOC_AND_FREE, module, with_input};
 /// memory and nothing else, whether it may read it.
 fn asked(input: &ClobberInput<'_>) -> String {
     let ClobberInput { program, func, cfg, blocks, .. } = *input;
-    let private = Private::compute(Places { program, func, cfg, blocks }, &Uses::compute(func, cfg), &[1]);
+    let private = PrivateMemory::compute(Places { program, func, cfg, blocks }, &Uses::compute(func, cfg), &[1]);
     let insts = cfg.all_insts().iter().copied();
     let words = insts.filter_map(|inst| {
         let op = func.dfg.insts[inst].opcode();

@@ -3,7 +3,7 @@
 //! **Question.** What cuts a gradient, what is recorded, which loops and forks are there, and which
 //! other modes can be had?
 //!
-//! **Answer.** What [`brolga_driver::explain`] says, and behind it how time loops were reversed,
+//! **Answer.** What [`brolga_driver::explain`] says, and after it how time loops were reversed,
 //! which loops record all iterations and why, which calls fork, with work and span, and, with
 //! `--modes`, whether forward mode and second derivatives can be derived. As text or as one line of
 //! JSON.

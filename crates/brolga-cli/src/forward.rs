@@ -12,7 +12,7 @@
 //!
 //! **Cost.** That of [`brolga_driver::batch`] and of [`brolga_driver::jacobian`].
 
-use brolga::drivers::taylor_options;
+use brolga::drivers::support::taylor_options;
 use brolga::{Error, Mode, Options};
 use brolga_driver::batch::{along_each, batch};
 use brolga_driver::jacobian::{Jacobian, Output, jacobian, known, outputs};
@@ -127,7 +127,7 @@ pub fn jvp(args: &JvpArgs) -> Result<(), Failure> {
                 None => along_each(&job.call, &directions, |width| rule(forward_mode(&job, width))),
                 Some(order) => {
                     let options = taylor_options(&job.options(), order).map_err(|e| Failure::Usage(e.to_string()))?;
-                    // The path moves along the direction, and has no coefficients behind it.
+                    // The path moves along the direction, and has no coefficients after it.
                     directions.resize(order, Direction::zero(&job.call));
                     rule(options).and_then(|rule| batch(&rule, &job.call, &directions))
                 }

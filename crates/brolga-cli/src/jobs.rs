@@ -16,7 +16,7 @@ use brolga_driver::check::stray;
 use brolga_driver::text::GradLine;
 use brolga_driver::text::directive::call_with_clauses;
 use brolga_driver::{Clauses, Directive, File, Invocation, Outcome, run};
-use brolga_oracle::Stray;
+use brolga_oracle::StrayStore;
 
 use crate::args::{self, CallOptions, FileArg};
 use crate::failure::Failure;
@@ -86,7 +86,7 @@ pub fn outcome_of(rules: &Rules<'_>, job: &Job<'_>) -> Result<Outcome, Failure> 
 }
 
 /// A step of a time loop does not keep to the loop's states.
-fn strays(program: &Program, found: Stray) -> Error {
+fn strays(program: &Program, found: StrayStore) -> Error {
     let message = found.to_string();
     let at = *found.store;
     let func = program.func(&at.function).map(|k| &program.funcs[k]);

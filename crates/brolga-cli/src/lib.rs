@@ -8,6 +8,10 @@
 //! [`failure::Failure`] if something is wrong; [`report`] shows it. Calls are read by [`jobs`];
 //! what a command computes comes from `brolga-driver`, which knows no command line.
 //!
+//! Commands: [`grad`], [`forward`], [`second`], [`check`], [`explain`], [`dump`], [`bench`],
+//! [`compile`], [`invert`], [`completions`] and [`man`]. `choice` finds the function of a command
+//! that names one without a call.
+//!
 //! It is a library because the project's own chores (`cargo xtask`) have the same commands, and its
 //! benchmarks read calls in the same way.
 //!

@@ -10,7 +10,8 @@
 //! **Cost.** That of [`brolga_driver::second`], and one run of the oracle for each 127 inputs where
 //! the pattern is asked for.
 
-use brolga::drivers::{Star, WIDTH};
+use brolga::drivers::Star;
+use brolga::drivers::support::WIDTH;
 use brolga_driver::second::{Hessian, Products, hessian, products_along, rules};
 use brolga_driver::sparsity::of_hessian;
 use brolga_driver::tangent::Direction;

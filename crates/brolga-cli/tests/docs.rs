@@ -2,7 +2,7 @@
 //! now.
 //!
 //! A block ```` ```console ```` starts with one line `$ brolga …`; the rest is its output, and
-//! behind that what it says if it fails. Arguments with spaces stand in double quotes.
+//! after that what it says if it fails. Arguments with spaces stand in double quotes.
 
 use std::path::Path;
 use std::process::Command;

@@ -396,7 +396,7 @@ fn floats_in_halves() {
     }
 }
 
-/// A workspace that the program makes longer, behind which it has room; and memory that is as it
+/// A workspace that the program makes longer, after which it has room; and memory that is as it
 /// was before.
 #[test]
 fn a_workspace_grows_and_memory_is_restored() {

@@ -9,6 +9,8 @@
 //! loop_layout      the three above, in order
 //! simplify_cfg     blocks are joined, what has no use goes
 //! verified         Cranelift's verifier between passes
+//! linear, pure     what passes ask: sums of multiples of values; which instructions may move
+//! shape, map       flow graph, dominators and loops of a function; tables of entities
 //! ```
 //!
 //! **Question.** Cranelift compiles fast and leaves loops as they are. Which of what it does not do

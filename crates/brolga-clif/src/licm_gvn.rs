@@ -10,7 +10,7 @@
 //! **Answer.** Short functions are compiled without the mid-end, and this is what they need of it.
 //! First, parameters of blocks that always hold the same go, as frontends leave some in nests of
 //! loops. Then blocks are visited so that dominators come first. A pure instruction whose operands
-//! are the same in each iteration of the innermost loop around it moves in front of that loop, and
+//! are the same in each iteration of the innermost loop around it moves before that loop, and
 //! further out if that holds there, too: to the end of the block that immediately dominates the
 //! header. If what it computes is there already, in a block of the same loop that dominates this
 //! one, that value is used.

@@ -3,7 +3,7 @@
 //! **Question.** How far are two addresses apart, and by how much does one grow in an iteration?
 //!
 //! **Answer.** An integer is a sum of *atoms*, values that nothing more is known of, each so many
-//! times, and of a number. Sums of the same terms differ by a number. [`Linear::of_op`] combines
+//! times, and of a number. Sums of the same terms differ by a number. [`LinearForm::of_op`] combines
 //! the forms of operands. What is an atom, and how far a value is followed, is the caller's choice:
 //! vectorisation ends at what is known where a loop is entered ([`crate::vectorise`]), an inverse
 //! at parameters and loads ([`crate::inverse`]).
@@ -11,7 +11,7 @@
 //! ```text
 //! v3 = ishl_imm v2, 3
 //! v4 = iadd v1, v3        v1 + 8 v2
-//! v5 = iadd_imm v4, 16    v1 + 8 v2 + 16, which is 16 behind v4
+//! v5 = iadd_imm v4, 16    v1 + 8 v2 + 16, which is 16 after v4
 //! ```
 //!
 //! Arithmetic is that of the machine, modulo a power of two, so it holds whatever overflows.
@@ -23,7 +23,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// `plus` and multiples of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Linear {
+pub struct LinearForm {
     /// Values and factors that are not zero, by value.
     pub terms: SmallVec<[(Value, i64); 4]>,
     /// What is added.
@@ -39,7 +39,7 @@ pub(crate) enum Nearness {
     Unknown,
 }
 
-impl Linear {
+impl LinearForm {
     /// A number.
     pub(crate) fn constant(plus: i64) -> Self {
         Self { terms: SmallVec::new(), plus }

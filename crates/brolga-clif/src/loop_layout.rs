@@ -28,7 +28,7 @@ pub struct LoopPasses {
     pub hoist: bool,
 }
 
-/// Give a function's loops their shape; `verified` is told behind each pass.
+/// Give a function's loops their shape; `verified` is told after each pass.
 pub fn loop_layout(func: &mut ir::Function, isa: &dyn TargetIsa, passes: LoopPasses, verified: &mut Passes) {
     // An edge that leads back in layout order: all loops have one, and it costs nothing to ask.
     let mut earlier = EntitySet::new();

@@ -1,19 +1,19 @@
 //! Loop rotation: the test moves from the beginning of a loop to its end.
 //!
 //! **Problem.** A loop as frontends write it asks at its top whether there is another iteration:
-//! `header: brif more, body, behind`, and at the end of the body a jump back. An iteration has two
+//! `header: brif more, body, after`, and at the end of the body a jump back. An iteration has two
 //! jumps, and a value that is compared before it is stepped is alive beside its successor. The
-//! reverse of such a loop has the same shape, `header: brif at the first iteration, behind, body`.
+//! reverse of such a loop has the same shape, `header: brif at the first iteration, after, body`.
 //! An adjoint by hand asks at the end; in a loop of eight instructions that is a tenth of the time.
 //!
 //! **Answer.** The header is copied to where the body jumps back to it; what is left of it is
 //! asked once, on the way in. Its values are defined in several places then, so those that others
-//! use become parameters of the body, and of the block behind the loop; what is computed for others
+//! use become parameters of the body, and of the block after the loop; what is computed for others
 //! only is computed there. Loops are rotated in any order: users of a header's values are known by
 //! instruction, and copies are noted as they are made.
 //!
 //! **Where.** Headers of a few pure instructions, with one way into the body and one out, for which
-//! each use of their values is either behind the body's first block or behind the one that follows
+//! each use of their values is either after the body's first block or after the one that follows
 //! the loop; where several ways out meet again, a loop stays as it is.
 //!
 //! **Invariants.** The same instructions run on the same numbers in the same order, but for what is
@@ -23,12 +23,12 @@
 //! ```text
 //! header(v1: i64):                 header(v1: i64):
 //!     v2 = icmp slt v1, v0             v2 = icmp slt v1, v0
-//!     brif v2, body, behind            brif v2, body(v1), behind
+//!     brif v2, body, after            brif v2, body(v1), after
 //! body:                      ⟶     body(v4: i64):
 //!     …                                …
 //!     v3 = iadd v1, v9                 v3 = iadd v4, v9
 //!     jump header(v3)                  v5 = icmp slt v3, v0
-//!                                      brif v5, body(v3), behind
+//!                                      brif v5, body(v3), after
 //! ```
 //!
 //! **Cost.** One walk over the function for the uses of headers' values; then for each loop the
@@ -164,7 +164,7 @@ enum Side {
 fn rotate_one(func: &mut ir::Function, shape: &FlowInfo, c: &Candidate, uses: &mut OutsideUses) -> bool {
     let InstructionData::Brif { blocks, .. } = func.dfg.insts[c.branch] else { unreachable!("found as such") };
     let targets = [blocks[c.body_at], blocks[1 - c.body_at]].map(|t| t.block(&func.dfg.value_lists));
-    // Each way must lead to a block that is entered from nowhere else, or enters from behind it
+    // Each way must lead to a block that is entered from nowhere else, or enters from after it
     // only.
     let first = |b: ir::Block| {
         let others = || shape.cfg.pred_iter(b).filter(|p| p.inst != c.branch);
@@ -313,7 +313,7 @@ fn between(func: &mut ir::Function, c: &Candidate, side: usize, uses: &mut Outsi
     new
 }
 
-/// The header's question behind a latch.
+/// The header's question after a latch.
 fn ask_at_end(func: &mut ir::Function, c: &Candidate, latch: ir::Block, uses: &mut OutsideUses) {
     let last = func.layout.last_inst(latch).expect("a block has a terminator");
     let calls: SmallVec<[ir::BlockCall; 2]> = match &func.dfg.insts[last] {

@@ -3,7 +3,7 @@
 //! **Question.** Where are the loops of a function, as it is now?
 //!
 //! **Answer.** [`FlowInfo::of`] computes Cranelift's three analyses, each from those before it.
-//! Behind a change of control flow they are computed anew.
+//! After a change of control flow they are computed anew.
 //!
 //! **Cost.** That of Cranelift's analyses: a walk over the blocks for each.
 

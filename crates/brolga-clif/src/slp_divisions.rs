@@ -28,10 +28,10 @@
 //! again, and take a twelfth longer).
 //!
 //! **Why it is the same.** Lanes are divided as scalars are, bit by bit, and a division of floats
-//! neither traps nor reads memory, so it may stand anywhere behind its operands and before its
+//! neither traps nor reads memory, so it may stand anywhere after its operands and before its
 //! uses. The lanes of an `f32x4` that are not asked for divide what the first divides.
 //!
-//! **Where.** Behind all that is done to loops, where passes look for divisions
+//! **Where.** After all that is done to loops, where passes look for divisions
 //! of scalars; in blocks that are not cold.
 //!
 //! **Cost.** One walk over each block counts divisions. Each pair then costs a walk over its block
@@ -129,9 +129,9 @@ fn deduplicate(func: &mut ir::Function, all: &mut Vec<Division>) {
 
 /// Where in a block two divisions are done at once.
 struct Meeting {
-    /// Behind this instruction, or at the start of the block.
+    /// After this instruction, or at the start of the block.
     after: Option<ir::Inst>,
-    /// What stands before that and reads a quotient, in order. It moves behind the division.
+    /// What stands before that and reads a quotient, in order. It moves after the division.
     waits: Vec<ir::Inst>,
 }
 
@@ -161,7 +161,7 @@ fn meeting(func: &ir::Function, insts: &[ir::Inst], by: Value, pair: [Division; 
 fn together(func: &mut ir::Function, block: ir::Block, meeting: &Meeting, y: Value, pair: [Division; 2]) {
     let vector = vector_of(func.dfg.value_type(y)).expect("it is divided by as a lane");
     let from = func.srcloc(pair[1].inst);
-    // None of them is what it stands behind: that defines an operand.
+    // None of them is what it stands after: that defines an operand.
     pair.iter().for_each(|d| func.layout.remove_inst(d.inst));
     meeting.waits.iter().for_each(|&i| func.layout.remove_inst(i));
     let mut cursor = FuncCursor::new(func);

@@ -1,10 +1,10 @@
 //! Verification between passes, by Cranelift's verifier.
 //!
-//! **Question.** A function does not verify behind all passes; which of them broke it? **Answer.**
-//! The verifier runs once, behind the last pass ([`Passes::is_sound`]). Only if it finds something
-//! do the passes run again, on the function as it was, and then it runs behind each that has
+//! **Question.** A function does not verify after all passes; which of them broke it? **Answer.**
+//! The verifier runs once, after the last pass ([`Passes::is_sound`]). Only if it finds something
+//! do the passes run again, on the function as it was, and then it runs after each that has
 //! changed the function ([`Passes::each`]): the same input gives the same output. What it finds is
-//! kept with the name of the pass ([`Broken`]); the passes behind it are left out. **Cost.**
+//! kept with the name of the pass ([`PassFailure`]); the passes after it are left out. **Cost.**
 //! Cranelift's verifier once, and a copy of the function; nothing if it is switched off.
 
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -22,12 +22,12 @@ pub struct Passes {
     each: bool,
     /// A hash of the function as the verifier has seen it last.
     seen: u64,
-    broken: Option<Box<Broken>>,
+    broken: Option<Box<PassFailure>>,
 }
 
-/// A function that does not verify behind a pass.
+/// A function that does not verify after a pass.
 #[derive(Debug)]
-pub struct Broken {
+pub struct PassFailure {
     /// The pass.
     pub pass: &'static str,
     /// The function's name.
@@ -37,12 +37,12 @@ pub struct Broken {
 }
 
 impl Passes {
-    /// To be asked behind the last pass, if it is `on`.
+    /// To be asked after the last pass, if it is `on`.
     pub fn verified(on: bool) -> Self {
         Self { on, ..Self::default() }
     }
 
-    /// To be asked behind each pass.
+    /// To be asked after each pass.
     pub fn each() -> Self {
         Self { on: true, each: true, ..Self::default() }
     }
@@ -52,7 +52,7 @@ impl Passes {
         self.on
     }
 
-    /// Behind all passes: whether the function verifies. What is found is kept.
+    /// After all passes: whether the function verifies. What is found is kept.
     pub fn is_sound(&mut self, func: &ir::Function) -> bool {
         if self.on && !self.is_broken() {
             self.verify("clif", func);
@@ -65,7 +65,7 @@ impl Passes {
         self.broken.is_some()
     }
 
-    /// Behind a pass: whether the next one may run.
+    /// After a pass: whether the next one may run.
     pub fn check_after(&mut self, pass: &'static str, func: &ir::Function) -> bool {
         if self.each && !self.is_broken() {
             let now = hash(func);
@@ -82,17 +82,17 @@ impl Passes {
         let flags = FLAGS.get_or_init(|| Flags::new(settings::builder()));
         if let Err(e) = cranelift_codegen::verify_function(func, flags) {
             let message = cranelift_codegen::print_errors::pretty_verifier_error(func, None, e);
-            self.broken = Some(Box::new(Broken { pass, function: func.name.to_string(), message }));
+            self.broken = Some(Box::new(PassFailure { pass, function: func.name.to_string(), message }));
         }
     }
 
     /// Keep what was found before, if no pass has been found to be the one.
-    pub fn or(&mut self, found: Option<Broken>) {
+    pub fn or(&mut self, found: Option<PassFailure>) {
         self.broken = self.broken.take().or(found.map(Box::new));
     }
 
     /// What a pass has broken, if one has; it is forgotten.
-    pub fn take_broken(&mut self) -> Option<Broken> {
+    pub fn take_broken(&mut self) -> Option<PassFailure> {
         self.broken.take().map(|b| *b)
     }
 }

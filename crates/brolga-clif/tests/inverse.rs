@@ -1,10 +1,10 @@
-//! Inverses of functions on memory: behind a function its inverse leaves the state as it was, from
+//! Inverses of functions on memory: after a function its inverse leaves the state as it was, from
 //! random states, bit by bit but for sums of floats; and which instruction is said to lose what it
 //! changes.
 //!
 //! Seen to fail: operands of `isub` exchanged, iterations that are not counted, the odd factor in
-//! place of its inverse, a loop that runs again behind stores to what it reads, places that are
-//! taken for different ones, what comes in front of a loop's way out undone once too seldom, what
+//! place of its inverse, a loop that runs again after stores to what it reads, places that are
+//! taken for different ones, what comes before a loop's way out undone once too seldom, what
 //! an iteration has left loaded in the first one, or though the next one stores there.
 
 use brolga_clif::inverse::{InverseRequest, UndoneCall, inverse};
@@ -120,7 +120,7 @@ fn sums_of_floats_are_undone_but_for_roundings() {
     assert!(apart < 1e-15 && differ > 0, "{apart} {differ}");
 }
 
-/// Each number is added to the next one: iterations have to be undone from behind.
+/// Each number is added to the next one: iterations have to be undone backwards.
 const TOP: &str = "block0(v0: i64, v1: i64, v2: i64):
             v3 = iconst.i64 0
             v4 = iconst.i64 1
@@ -173,7 +173,7 @@ const BOTTOM: &str = "block0(v0: i64, v1: i64, v2: i64):
         block3:
             return";
 
-/// What comes in front of where it is left runs once more than what comes behind.
+/// What comes before where it is left runs once more than what comes after.
 const LEFT_WITHIN: &str = "block0(v0: i64, v1: i64, v2: i64):
             v3 = iconst.i64 0
             v4 = iconst.i64 1
@@ -349,7 +349,7 @@ fn what_a_loop_reads_and_is_stored_to_behind_it_is_lost() {
 }
 
 /// A sum over one state, as far as it has come, is subtracted from each number of another one; the
-/// number of iterations is one of the first, which is changed behind them.
+/// number of iterations is one of the first, which is changed after them.
 const RUNNING: &str = "block0(v0: i64, v1: i64, v2: i64):
             v3 = iconst.i64 0
             v4 = iconst.i64 1
@@ -415,7 +415,7 @@ const SUMS_IN_PLACE: &str = "block0(v0: i64, v1: i64, v2: i64):
 #[test]
 fn loops_carry_what_the_iteration_before_has_left() {
     is_exact(SUMS_IN_PLACE);
-    // In two places by turns, behind each other and apart.
+    // In two places by turns, after each other and apart.
     let far = SUMS_IN_PLACE
         .replace("store v17, v10\n", "store v17, v10\nv18 = load.i64 v10+64\nv19 = bxor v18, v11\nstore v19, v10+64\n");
     for n in [0, 1, 3, 7] {
@@ -563,7 +563,7 @@ fn calls_that_do_more_are_refused() {
     found(&func).expect("a sine is a number");
 }
 
-/// Where a place is: among the first eight by its number, or behind them by one that is read. All
+/// Where a place is: among the first eight by its number, or after them by one that is read. All
 /// of the latter are different.
 fn random_place(noise: &mut Noise, text: &mut String, next: &mut u64, by_index: bool) -> (u64, String) {
     let i = noise.below(6);

@@ -6,9 +6,9 @@
 
 use crate::undone::{is_exact, refused, there_and_back_by};
 
-/// `a || b`, in a loop: three ways, of which two run the same. Where all of them meet is behind it.
-/// Seen to fail: with the first block that both ways of a branch lead to, what is behind the first
-/// condition was undone always, and what is behind both twice.
+/// `a || b`, in a loop: three ways, of which two run the same. Where all of them meet is after it.
+/// Seen to fail: with the first block that both ways of a branch lead to, what is after the first
+/// condition was undone always, and what is after both twice.
 #[test]
 fn branches_that_share_a_way_are_refused() {
     let shared = "block0(v0: i64, v1: i64, v2: i64):
@@ -65,7 +65,7 @@ fn loads_above_a_branch_may_be_in_front_of_stores_elsewhere() {
     refused(&body("store v5, v0+4"));
 }
 
-/// What is chosen in registers, and stored behind that.
+/// What is chosen in registers, and stored after that.
 const CHOSEN: &str = "block0(v0: i64, v1: i64, v2: i64):
             v3 = iconst.i64 1
             v4 = load.i64 v0
@@ -83,7 +83,7 @@ const CHOSEN: &str = "block0(v0: i64, v1: i64, v2: i64):
             store v13, v0+8
             return";
 
-/// The same, twice, by `select`; the address is computed behind the choice.
+/// The same, twice, by `select`; the address is computed after the choice.
 const SELECTED: &str = "block0(v0: i64, v1: i64, v2: i64):
             v3 = iconst.i64 1
             v20 = load.i64 v1

@@ -99,7 +99,7 @@ fn as_far_out_as_it_is_the_same() {
 #[test]
 fn what_is_there_already_is_used() {
     // Two products of an iteration are one, with constants that are equal; another constant, or
-    // another type, is another product. One behind the loop is computed there, as otherwise it
+    // another type, is another product. One after the loop is computed there, as otherwise it
     // would be alive all along.
     check(
         "block0(v0: i64, v1: i64):

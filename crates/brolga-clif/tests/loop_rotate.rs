@@ -72,7 +72,7 @@ fn a_sum() {
 
 #[test]
 fn what_the_branch_does_not_ask_for_goes_where_it_is_used() {
-    // v8 in the body, v9 behind the loop, v10 in both; the body comes second.
+    // v8 in the body, v9 after the loop, v10 in both; the body comes second.
     check(
         "block0(v0: i32):
             v1 = iconst.i32 0
@@ -186,7 +186,7 @@ fn a_nest_whose_inner_header_asks_for_what_the_outer_one_has() {
 
 #[test]
 fn diamonds_in_sequence() {
-    // The block behind the first loop is the header of the second, which uses what the first has
+    // The block after the first loop is the header of the second, which uses what the first has
     // ended with.
     check(
         "block0(v0: i32):

@@ -1,4 +1,4 @@
-//! Functions and their inverses, run one behind the other.
+//! Functions and their inverses, run one after the other.
 
 use brolga_clif::inverse::{InverseRequest, UndoneCall, inverse};
 use brolga_testing::noise::Noise;
@@ -22,7 +22,7 @@ pub(crate) fn found_of(func: &ir::Function, states: &[usize]) -> Result<ir::Func
         .map_err(|e| format!("{}: {}", func.dfg.display_inst(e.inst), e.why))
 }
 
-/// Call both, one behind the other: how far words are apart, at most, as floats, how many are not
+/// Call both, one after the other: how far words are apart, at most, as floats, how many are not
 /// the same, and whether the function does something.
 pub(crate) fn there_and_back(body: &str, states: u64, n: u64) -> (f64, usize, bool) {
     there_and_back_of(body, &[0], states, n)

@@ -15,6 +15,10 @@ use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;
 use cranelift_jit::JITModule;
 
+use body::{FloatType, LoopBody};
+
+mod body;
+
 /// `f(p, q, r, n, s)`: three places, a number of iterations and a first sum.
 type Compiled = extern "C" fn(*mut u8, *mut u8, *mut u8, u64, f64) -> f64;
 
@@ -103,90 +107,22 @@ const SHAPES: [(&str, i64); 9] = [
 
 /// A loop, and how often it adds to one place in all iterations.
 fn program(noise: &mut Noise) -> (String, usize) {
-    let (ty, vector, shift, width) =
-        if noise.below(4) == 0 { ("f32", "f32x4", 2, 4_i64) } else { ("f64", "f64x2", 3, 8) };
+    let (of, shift) = if noise.below(4) == 0 {
+        (FloatType { scalar: "f32", vector: "f32x4", width: 4 }, 2)
+    } else {
+        (FloatType { scalar: "f64", vector: "f64x2", width: 8 }, 3)
+    };
+    let FloatType { scalar: ty, vector, .. } = of;
     // Some step over every other element, and some of the rest go the other way beside what they
     // do.
     let stride = i64::from(noise.below(12) == 0);
     let against = stride == 0 && noise.below(12) == 0;
-    let mut body = "v20 = ishl v50, v43\nv24 = isub v2, v20\n".to_owned();
-    for p in 0..3 {
-        writeln!(body, "v2{} = iadd v{p}, v20", p + 1).unwrap();
-    }
-    let mut floats = vec!["v5".to_owned(), "v44".to_owned()];
-    let mut leaves = floats.clone();
-    let mut next = "v11".to_owned();
-    let mut fresh = 100;
-    let (mut stores, mut cells) = (0, 0);
+    let mut body = LoopBody::new(of, against);
     for _ in 0..3 + noise.below(6) {
-        fresh += 10;
-        let v = format!("v{fresh}");
-        let any = |noise: &mut Noise, floats: &[String]| floats[noise.below(floats.len() as u64) as usize].clone();
-        let place = |noise: &mut Noise| {
-            let off = (noise.below(5) as i64 - 2) * if noise.below(2) == 0 { 0 } else { width };
-            format!("v2{}{off:+}", if against && noise.below(3) == 0 { 4 } else { 1 + noise.below(3) })
-        };
-        match noise.below(13) {
-            12 => {
-                // Adds to one place in all iterations.
-                let off = width * (noise.below(7) as i64 - 3);
-                let at = format!("v{}{off:+}", noise.one_of(&["0", "1", "2", "2"]));
-                let x = any(noise, &leaves);
-                let by = noise.one_of(&["fadd", "fsub"]);
-                writeln!(body, "{v} = load.{ty} {at}\nv{} = {by} {v}, {x}\nstore v{}, {at}", fresh + 1, fresh + 1)
-                    .unwrap();
-                cells += 1;
-                continue;
-            }
-            0..=2 => {
-                writeln!(body, "{v} = load.{ty} {}", place(noise)).unwrap();
-                leaves.push(v.clone());
-            }
-            3..=5 => {
-                let (x, y) = (any(noise, &floats), any(noise, &floats));
-                writeln!(body, "{v} = {} {x}, {y}", noise.one_of(&["fadd", "fmul", "fsub", "fdiv"])).unwrap();
-            }
-            6 => {
-                let (x, y, z) = (any(noise, &floats), any(noise, &floats), any(noise, &floats));
-                writeln!(
-                    body,
-                    "v{} = fcmp {} {x}, {y}",
-                    fresh + 1,
-                    noise.one_of(&["lt", "ge", "ne", "uno", "one", "ueq"])
-                )
-                .unwrap();
-                writeln!(body, "{v} = select v{}, {z}, {x}", fresh + 1).unwrap();
-            }
-            7 => {
-                // A product with a guard.
-                let (x, y) = (any(noise, &floats), any(noise, &floats));
-                writeln!(body, "v{0} = {6}\nv{1} = fcmp {5} v{0}, v45\nv{2} = bitcast.{vector} little v{1}\nv{3} = extractlane v{2}, 0\nv{4} = fmul {x}, {y}\n{v} = band v{4}, v{3}", fresh + 1, fresh + 2, fresh + 3, fresh + 4, fresh + 5, noise.one_of(&["ne", "ne", "lt", "ge"]), noise.one_of(&[&format!("scalar_to_vector.{vector} {x}"), &format!("insertlane v45, {x}, 0")])).unwrap();
-            }
-            8 => {
-                let base = noise.one_of(&["0", "1", "2", "2"]);
-                writeln!(body, "{v} = load.{ty} v{base}{:+}", width * (noise.below(7) as i64 - 3)).unwrap();
-            }
-            9 if next == "v11" || noise.below(2) == 0 => {
-                // Of the size of what is in memory, so that it can be said what a rounding is.
-                let x = any(noise, &leaves);
-                writeln!(body, "{v} = {} {next}, {x}", noise.one_of(&["fadd", "fsub"])).unwrap();
-                if noise.below(4) == 0 {
-                    floats.push(v.clone());
-                }
-                next = v;
-                continue;
-            }
-            _ => {
-                let x = any(noise, &floats);
-                writeln!(body, "store {x}, {}", place(noise)).unwrap();
-                stores += 1;
-                continue;
-            }
-        }
-        floats.push(v);
+        body.grow(noise);
     }
-    if stores == 0 && cells == 0 {
-        writeln!(body, "store {}, v21", floats.last().unwrap()).unwrap();
+    if body.stores == 0 && body.cells == 0 {
+        writeln!(body.text, "store {}, v21", body.floats.last().unwrap()).unwrap();
     }
     // Only the first lane of what a scalar is compared with counts.
     let constant = match noise.below(4) {
@@ -194,7 +130,7 @@ fn program(noise: &mut Noise) -> (String, usize) {
         _ => "0x00000000000000000000000000000000",
     };
     let (shape, _) = SHAPES[noise.below(SHAPES.len() as u64) as usize];
-    let shape = shape.replace("BODY\n", &body).replace("NEXT", &next).replace(": F", &format!(": {ty}"));
+    let shape = shape.replace("BODY\n", &body.text).replace("NEXT", &body.next).replace(": F", &format!(": {ty}"));
     let (first, last) = match ty {
         "f32" => ("v5 = fdemote.f32 v4\nv44 = f32const 0x1.8p0", "v61 = fpromote.f64 v60\nreturn v61"),
         _ => ("v5 = fneg v4\nv44 = f64const 0x1.8p0", "return v60"),
@@ -214,7 +150,7 @@ v45 = vconst.{vector} const0
 }}",
         shift + stride
     );
-    (text, cells)
+    (text, body.cells)
 }
 
 const WORDS: usize = 96;
@@ -534,7 +470,7 @@ fn what_is_known_to_be_apart_is_not_compared() {
 }
 
 /// An iteration that adds to one place twice, as an unrolled one does, waits for one addition, and
-/// reads what does not change in front of the loop.
+/// reads what does not change before the loop.
 #[test]
 fn several_terms_of_an_iteration_are_added_to_each_other_first() {
     let func = function(

@@ -13,7 +13,7 @@
 //!
 //! [`Options::width`]: brolga::Options
 
-use brolga::drivers::{Lane, width_for};
+use brolga::drivers::support::{Lane, width_for};
 use brolga::{ArgActivity, DerivedRule, Error};
 use cranelift_codegen::data_value::DataValue;
 
@@ -33,15 +33,31 @@ pub fn along_each(
     directions: &[Direction],
     rule: impl Fn(u32) -> Result<DerivedRule, Error>,
 ) -> Result<Vec<Tangents>, Error> {
+    in_batches(directions, |width, chunk| match chunk {
+        [along] if width == 1 => Ok(vec![tangents(&rule(1)?, call, along)?]),
+        _ => batch(&rule(width as u32)?, call, chunk),
+    })
+}
+
+/// What `run` finds along each of these directions: it is given as many of them at once as drivers
+/// go along ([`brolga::drivers::support::WIDTH`]), or where that cannot be one at a time, and the width.
+///
+/// # Errors
+/// Those of `run`.
+pub(crate) fn in_batches<T>(
+    directions: &[Direction],
+    run: impl Fn(usize, &[Direction]) -> Result<Vec<T>, Error>,
+) -> Result<Vec<T>, Error> {
     if directions.len() > 1 {
         let width = width_for(directions.len());
-        let chunks = directions.chunks(width).map(|chunk| batch(&rule(width as u32)?, call, chunk));
-        match chunks.collect::<Result<Vec<_>, _>>() {
+        let found: Result<Vec<_>, _> = directions.chunks(width).map(|chunk| run(width, chunk)).collect();
+        match found {
             Err(e) if e.is_too_wide() => {}
-            found => return Ok(found?.concat()),
+            found => return Ok(found?.into_iter().flatten().collect()),
         }
     }
-    directions.iter().map(|along| tangents(&rule(1)?, call, along)).collect()
+    let found: Result<Vec<_>, _> = directions.chunks(1).map(|along| run(1, along)).collect();
+    Ok(found?.into_iter().flatten().collect())
 }
 
 /// Value and tangents of one run, in fresh memory, along at most as many directions as the rule has

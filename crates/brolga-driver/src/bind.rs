@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use brolga::drivers::Lane;
+use brolga::drivers::support::{self, Lane};
 use brolga::{ArgActivity, ArgSpec, Elem, FuncKey, MemoryMode, Program, Promises, Request};
 use brolga_reversible::PlaceWord;
 use cranelift_codegen::data_value::DataValue;
@@ -26,7 +26,7 @@ use cranelift_codegen::ir::{Type, types};
 
 use crate::text::cursor::ParseResult;
 use crate::text::number::{parse_f32, parse_f64, parse_int};
-use crate::text::{Call, Clauses, ElemType, List, Literal, Spanned, SyntaxError};
+use crate::text::{Call, Clauses, ElemType, List, Literal, SpannedNode, SyntaxError};
 use crate::value::{Num, bits_of_vector, decode_all, is_float, to_data};
 use crate::wasm::Wasm;
 
@@ -68,7 +68,7 @@ pub struct Invocation {
     /// What the pullback does with primal memory.
     pub memory: MemoryMode,
     /// The module whose instances it runs in. Then the function has one more parameter than is
-    /// written, the instance, in front of all others.
+    /// written, the instance, before all others.
     pub wasm: Option<Wasm>,
     /// Of buffers of which a type says it, what each four bytes are: elements of a list may be of
     /// other types than the list. Empty if nothing is known of any argument.
@@ -116,7 +116,7 @@ impl Invocation {
         Ok(Self { func, symbol, params, returns, args, specs, seeds, memory, wasm: None, words: vec![], mixed: vec![] })
     }
 
-    /// Arguments of the function in front of those that are written.
+    /// Arguments of the function before those that are written.
     pub fn hidden(&self) -> usize {
         usize::from(self.wasm.is_some())
     }
@@ -221,11 +221,11 @@ impl Invocation {
     }
 
     /// Put what one derivative of a batch has for a buffer among what all have: each float of all
-    /// is as many floats as the batch is wide, one behind the other.
+    /// is as many floats as the batch is wide, one after the other.
     pub fn interleave(&self, arg: usize, all: &mut [u8], one: &[u8], Lane { k, width }: Lane) {
         for (at, elem) in self.numbers(arg) {
             let n = elem.bytes();
-            brolga::drivers::interleave(&mut all[width * at..][..width * n], &one[at..at + n], n, Lane { k, width });
+            support::interleave(&mut all[width * at..][..width * n], &one[at..at + n], n, Lane { k, width });
         }
     }
 
@@ -352,7 +352,7 @@ fn word_elem(word: PlaceWord, list: ElemType) -> ElemType {
 /// Make a promise of the buffers that a clause names.
 fn promise(
     text: &str,
-    said: Option<&[Spanned<usize>]>,
+    said: Option<&[SpannedNode<usize>]>,
     args: &[BoundArg],
     specs: &mut [ArgSpec],
     promised: fn(ArgSpec) -> ArgSpec,
@@ -375,7 +375,7 @@ fn promise(
 }
 
 /// The function called `name`, which must be defined.
-fn find(program: &Program, text: &str, name: &Spanned<String>) -> ParseResult<FuncKey> {
+fn find(program: &Program, text: &str, name: &SpannedNode<String>) -> ParseResult<FuncKey> {
     match program.func(&name.node) {
         Some(key) if program.funcs[key].body.is_some() => Ok(key),
         found => {
@@ -427,7 +427,7 @@ fn argument(
     }
 }
 
-pub(crate) fn scalar(text: &str, n: &Spanned<String>, ty: Type) -> ParseResult<DataValue> {
+pub(crate) fn scalar(text: &str, n: &SpannedNode<String>, ty: Type) -> ParseResult<DataValue> {
     let wrong = |message: String| SyntaxError::new(text, n.span.clone(), message);
     if ty.is_vector() && n.node.starts_with("0x") && !n.node.contains(['.', 'p', 'P']) {
         return bits_of_vector(&n.node, ty).map_err(wrong);
@@ -509,7 +509,7 @@ pub fn default_activity(ty: Type) -> ArgActivity {
 }
 
 fn check_activities(
-    given: &Spanned<Vec<ArgActivity>>,
+    given: &SpannedNode<Vec<ArgActivity>>,
     args: &[BoundArg],
     params: &[Type],
 ) -> Result<(), (String, String)> {
@@ -537,7 +537,7 @@ fn check_activities(
 
 fn set_shadow(
     text: &str,
-    index: &Spanned<usize>,
+    index: &SpannedNode<usize>,
     list: &List,
     args: &mut [BoundArg],
     activity: &[ArgActivity],
@@ -568,7 +568,7 @@ fn set_shadow(
     Ok(())
 }
 
-fn seeds(text: &str, given: Option<&Spanned<Vec<Literal>>>, returns: &[Type]) -> ParseResult<Vec<DataValue>> {
+fn seeds(text: &str, given: Option<&SpannedNode<Vec<Literal>>>, returns: &[Type]) -> ParseResult<Vec<DataValue>> {
     let Some(given) = given else { return Ok(returns.iter().map(|ty| default_seed(*ty)).collect()) };
     if given.node.len() != returns.len() {
         let message = format!(

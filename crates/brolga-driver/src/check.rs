@@ -32,7 +32,7 @@ pub mod second;
 use brolga::{DerivedRule, Error, InverseStats, LoopStats, Program};
 use brolga_ir::driver::Driver;
 use brolga_oracle::fd::{self, FdFailure, Verdict};
-use brolga_oracle::{Oracle, OracleError, Stray, Tangent};
+use brolga_oracle::{Oracle, OracleError, StrayStore, Tangent};
 
 use crate::bind::Invocation;
 use crate::compare::{close, uses_f32};
@@ -125,7 +125,7 @@ pub struct Check {
     /// Why the tape could not run.
     pub tape_error: Option<OracleError>,
     /// A store of a step of a time loop that is read when the step is over, outside of the states.
-    pub stray: Option<Stray>,
+    pub stray: Option<StrayStore>,
     /// The dot-product identity, or why it could not be evaluated.
     pub dot: Result<DotProduct, String>,
 }
@@ -152,7 +152,7 @@ impl Check {
             };
             out.push(format!("input {}: gradient {:?}, but {other}", row.input.name(), row.gradient));
         }
-        out.extend(self.stray.as_ref().map(Stray::to_string));
+        out.extend(self.stray.as_ref().map(StrayStore::to_string));
         if let Ok(DotProduct { forward, reverse, holds: false }) = self.dot {
             out.push(format!("dot product: dual numbers give {forward:?}, the gradient {reverse:?}"));
         }
@@ -321,7 +321,7 @@ struct TapeOutcome {
     rounding: Outcome,
     /// The noise of the objective, in terms of the precision of the arithmetic.
     noise: f64,
-    stray: Option<Stray>,
+    stray: Option<StrayStore>,
 }
 
 impl TapeOutcome {
@@ -334,7 +334,7 @@ impl TapeOutcome {
 
 /// What steps of time loops write, as far as the interpreter gets: a store outside of the states
 /// that is read when its step is over.
-pub fn stray(program: &Program, call: &Invocation) -> Option<Stray> {
+pub fn stray(program: &Program, call: &Invocation) -> Option<StrayStore> {
     let program = call.interpreted(program);
     if !program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Steps(_)))) {
         return None;

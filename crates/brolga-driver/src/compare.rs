@@ -165,7 +165,7 @@ fn describe(e: &Expect) -> String {
 #[cfg(test)]
 mod tests {
     use super::{close, mismatch};
-    use crate::text::{Expect, Spanned};
+    use crate::text::{Expect, SpannedNode};
     use crate::value::{Item, Num};
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_named() {
-        let n = |s: &str| Expect::Number(Spanned { node: s.to_owned(), span: 0..0 });
+        let n = |s: &str| Expect::Number(SpannedNode { node: s.to_owned(), span: 0..0 });
         let actual = Item::Many(vec![Num::F64(1.0), Num::F64(2.5)]);
         let why = mismatch(&actual, &Expect::List(vec![n("1"), n("2")]), 1e-9).unwrap();
         assert!(why.starts_with("at [1]: expected 2, found 2.5 (off by 5.0e-1"), "{why}");

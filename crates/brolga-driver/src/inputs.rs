@@ -21,7 +21,7 @@
 //! **Cost.** A walk over the buffers of the call; for moved inputs a copy of it.
 
 use brolga::{ArgActivity, DerivedRule, Error};
-use brolga_oracle::{Activity, BufferRef, Elem, OracleArg};
+use brolga_oracle::{Activity, BufferRef, Elem, OracleArg, Tangent};
 use brolga_reversible::PlaceWord;
 
 use crate::bind::{BoundArg, Invocation};
@@ -189,6 +189,21 @@ pub fn objective(rule: &DerivedRule, call: &Invocation) -> Result<f64, Error> {
 /// A seed of zero takes its value out of the objective, also where that is not finite.
 fn strong_product(seed: f64, value: f64, float: bool) -> f64 {
     if seed == 0.0 || !float { 0.0 } else { seed * value }
+}
+
+/// One tangent per argument of the oracle's, the instance's among them: a direction has a number for
+/// each input.
+pub(crate) fn oracle_tangents(call: &Invocation, inputs: &[Input], direction: &[f64]) -> Vec<Tangent> {
+    let hidden = call.hidden();
+    let mut tangents = vec![Tangent::Zero; hidden + call.args.len()];
+    for (input, x) in inputs.iter().zip(direction) {
+        match (&mut tangents[hidden + input.arg], call.buffer(input.arg).is_some()) {
+            (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
+            (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
+            (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
+        }
+    }
+    tangents
 }
 
 /// The call's arguments as the oracle takes them, over `memory`; hidden ones first.

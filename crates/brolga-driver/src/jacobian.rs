@@ -14,7 +14,8 @@
 //! colouring of the pattern has colours; a run for each few of them. Where a program has no
 //! batches, a run for each.
 
-use brolga::drivers::{Lane, Pattern, Sweep, by_columns, by_rows, sparse, width_for};
+use brolga::drivers::support::{Lane, width_for};
+use brolga::drivers::{Pattern, Sweep, by_columns, by_rows, sparse};
 use brolga::{ArgActivity, DerivedRule, Error, Mode};
 use cranelift_codegen::data_value::DataValue;
 

@@ -12,6 +12,14 @@
 //! This crate differentiates nothing and knows no rule. It calls the facade, [`brolga`], as any
 //! user would.
 //!
+//! | module | what it has besides |
+//! |---|---|
+//! | `source`, `wasm`, `reversible` | files: parts of CLIF, modules, reversible functions |
+//! | `guess`, `place`, `value` | activities that are guessed, buffers in an instance, numbers and lists |
+//! | `tangent`, `batch`, `jacobian`, `second`, `sparsity` | other derivatives of a call |
+//! | `inputs`, `noise` | inputs as numbers that oracles move, and random ones |
+//! | `timing`, `quiet` | the clock, and panics as values |
+//!
 //! **Cost.** That of a file is one reading of its text. A call has fresh memory, and shares nothing
 //! with the one before but its rule.
 

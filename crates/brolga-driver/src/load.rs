@@ -64,7 +64,7 @@ use target_lexicon::Triple;
 
 use crate::bind::Invocation;
 use crate::quiet::catch;
-use crate::reversible::{KnownInverses, Reversible};
+use crate::reversible::{KnownInverses, ReversibleFile};
 use crate::source::{self, Chunk};
 use crate::text::cursor::ParseResult;
 use crate::text::{Call, Clauses, DataLine, Directive, InverseLine, SyntaxError, UndoneFunction};
@@ -88,7 +88,7 @@ pub struct File {
     /// The module, if the file is one.
     pub wasm: Option<Wasm>,
     /// The reversible functions, if the file is of these.
-    pub reversible: Option<Reversible>,
+    pub reversible: Option<ReversibleFile>,
     /// Functions of the file that others undo.
     pub undone: Vec<UndoneFunction>,
 }

@@ -15,7 +15,7 @@
 //! **Cost.** A copy of the contents and of the shadow of each buffer, and a kilobyte of fence on
 //! either side of both. A look for damage reads the fences.
 
-use brolga::drivers::Lane;
+use brolga::drivers::support::Lane;
 use brolga::{Arg, ArgActivity, ArgSpec, Diagnostic, Error};
 use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;
@@ -86,7 +86,7 @@ impl Block {
         unsafe { std::slice::from_raw_parts_mut(self.address() as *mut u8, self.len) }
     }
 
-    /// Whether nothing was written before or behind the contents.
+    /// Whether nothing was written before or after the contents.
     pub fn is_intact(&self) -> bool {
         let Backing::Fenced(all) = &self.place else { return true };
         let inner = self.len.div_ceil(16);
@@ -320,13 +320,13 @@ mod tests {
             assert_eq!(block.address() % 16, 0);
             assert_eq!(block.bytes(), contents);
             assert!(block.is_intact());
-            // SAFETY: the fence lies behind the contents, inside the allocation.
+            // SAFETY: the fence lies after the contents, inside the allocation.
             unsafe { *(block.address() as *mut u8).add(len) ^= 1 };
             assert!(!block.is_intact(), "{len}");
             unsafe { *(block.address() as *mut u8).add(len) ^= 1 };
             block.bytes_mut().fill(0xff);
             assert!(block.is_intact());
-            // SAFETY: likewise in front of them.
+            // SAFETY: likewise before them.
             unsafe { *(block.address() as *mut u8).sub(1) ^= 1 };
             assert!(!block.is_intact());
         }

@@ -6,7 +6,7 @@
 //! has the line of the statement that it is of. A check that fails is a trap with a name and a
 //! line. A call gives a buffer for each place, as long as its type says; what lies in it is then
 //! known by type, four bytes at a time ([`PlaceWord`]). Of a function that no call names, its types
-//! say what is active ([`Reversible::specs`]).
+//! say what is active ([`ReversibleFile::specs`]).
 //!
 //! | code | problem |
 //! |---|---|
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use brolga::{ArgSpec, Diagnostic, Diagnostics, Elem, Program, StateLength};
 use brolga_ir::driver::Driver;
 use brolga_reversible::ast::{File as Functions, FnParam, Type};
-use brolga_reversible::{Compiled, PlaceWord, RevError, compile};
+use brolga_reversible::{CompiledProgram, PlaceWord, RevError, compile};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
@@ -37,7 +37,7 @@ use crate::text::{Call, ElemType, Literal, SyntaxError, UndoneFunction};
 
 /// The reversible functions of a file.
 #[derive(Clone, Debug)]
-pub struct Reversible {
+pub struct ReversibleFile {
     /// They themselves.
     pub functions: Functions,
     /// Their inverses.
@@ -48,7 +48,7 @@ pub struct Reversible {
 #[derive(Clone, Copy, Debug)]
 pub struct KnownInverses<'f> {
     /// Its reversible functions, if it is of these.
-    pub reversible: Option<&'f Reversible>,
+    pub reversible: Option<&'f ReversibleFile>,
     /// Functions in CLIF that others undo.
     pub undone: &'f [UndoneFunction],
 }
@@ -58,7 +58,7 @@ pub fn is_reversible(name: &str) -> bool {
     std::path::Path::new(name).extension().is_some_and(|e| e == "rev")
 }
 
-impl Reversible {
+impl ReversibleFile {
     /// That a call gives as many arguments as there are parameters, and a buffer for each place.
     pub(crate) fn takes(&self, text: &str, call: &Call, is_defined: bool) -> ParseResult<()> {
         let symbol = call.func.node.as_str();
@@ -148,7 +148,7 @@ impl Reversible {
     }
 }
 
-impl Reversible {
+impl ReversibleFile {
     /// What the parameters of `%f` or `%f__inverse` are to a derivative where a caller does not say
     /// it: places are duplicated, unless they and all that is passed by value hold integers.
     pub fn specs(&self, symbol: &str) -> Option<Vec<ArgSpec>> {
@@ -225,7 +225,7 @@ fn element(ty: &Type) -> Option<ElemType> {
 }
 
 /// Read a text: the program, the functions with their lines, and what they were made of.
-pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(DefinedProgram, Reversible), Diagnostics> {
+pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(DefinedProgram, ReversibleFile), Diagnostics> {
     let compiled = compile(text).map_err(|all| {
         let mut found = Diagnostics::default();
         all.0.iter().for_each(|e| found.push(diagnostic(e, text)));
@@ -237,7 +237,7 @@ pub(crate) fn read(text: &str, isa: &dyn TargetIsa) -> Result<(DefinedProgram, R
     }
     let defined = program(&compiled, isa)?;
     let inverses = compiled.inverse();
-    Ok((defined, Reversible { functions: compiled.file, inverses }))
+    Ok((defined, ReversibleFile { functions: compiled.file, inverses }))
 }
 
 /// An error of the language: with its line, and carets below what is meant if that is a part of
@@ -265,7 +265,7 @@ fn diagnostic(e: &RevError, text: &str) -> Diagnostic {
 pub(crate) type DefinedProgram = (Program, Vec<(brolga::FuncKey, u32)>);
 
 /// The functions as a program; those that a caller calls, with their lines.
-fn program(compiled: &Compiled, isa: &dyn TargetIsa) -> Result<DefinedProgram, Diagnostics> {
+fn program(compiled: &CompiledProgram, isa: &dyn TargetIsa) -> Result<DefinedProgram, Diagnostics> {
     for f in &compiled.functions {
         if let Err(e) = verify_function(&f.func, isa) {
             let d = Diagnostic::new("AD0901", format!("what `{}` was lowered to is not valid", f.symbol));

@@ -15,12 +15,14 @@
 //! many times as large as there are directions in the run. A rule is derived once for each width,
 //! or for each run where runs leave traces in data objects.
 
-use brolga::drivers::{Lane, Star, width_for};
+use brolga::drivers::Star;
+use brolga::drivers::support::Lane;
 use brolga::second::{ArgDirection, HessianProducts, HessianRule};
 use brolga::{ArgActivity, Error, Mode};
 use brolga_wasm::Instance;
 use cranelift_codegen::data_value::DataValue;
 
+use crate::batch::in_batches;
 use crate::bind::{BoundArg, Invocation};
 use crate::inputs::{Input, inputs};
 use crate::memory::{Block, Memory, failure};
@@ -46,7 +48,7 @@ pub fn products(rule: &HessianRule, call: &Invocation, direction: &Direction) ->
 }
 
 /// The same along each of these directions, as many of them in one run as drivers go along
-/// ([`brolga::drivers::WIDTH`]) where that can be.
+/// ([`brolga::drivers::support::WIDTH`]) where that can be.
 ///
 /// # Errors
 /// As of [`products`].
@@ -55,15 +57,7 @@ pub fn products_along(
     call: &Invocation,
     directions: &[Direction],
 ) -> Result<Vec<Products>, Error> {
-    if directions.len() > 1 {
-        let width = width_for(directions.len());
-        let chunks = directions.chunks(width).map(|chunk| batch(&rule(width as u32)?, call, chunk));
-        match chunks.collect::<Result<Vec<_>, _>>() {
-            Err(e) if e.is_too_wide() => {}
-            found => return Ok(found?.concat()),
-        }
-    }
-    directions.iter().map(|along| products(&rule(1)?, call, along)).collect()
+    in_batches(directions, |width, chunk| batch(&rule(width as u32)?, call, chunk))
 }
 
 /// One run in fresh memory, along at most as many directions as the rule has lanes.

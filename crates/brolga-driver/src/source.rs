@@ -109,7 +109,7 @@ fn starts_function(line: &str) -> bool {
         .is_some_and(|r| !r.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// Offset just behind the brace that brings `depth` back to zero, if it is on this line.
+/// Offset just after the brace that brings `depth` back to zero, if it is on this line.
 fn closing_brace(line: &str, depth: &mut usize, in_string: &mut bool) -> Option<usize> {
     // All of these are one byte, and no part of another character.
     for (i, c) in line.bytes().enumerate() {

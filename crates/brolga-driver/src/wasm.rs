@@ -51,7 +51,7 @@ impl Wasm {
         Ok(Self { module, checked })
     }
 
-    /// A fresh instance as bytes: what lies in front of the instance pointer, and memory behind it.
+    /// A fresh instance as bytes: what lies before the instance pointer, and memory behind it.
     pub fn image(&self) -> Result<(Vec<u8>, Vec<u8>), Diagnostics> {
         let image = Instance::new(&self.module).map_err(diagnostics)?.image();
         image.ok_or_else(|| diagnostics(Error::Usage("the module has several memories".to_owned())))

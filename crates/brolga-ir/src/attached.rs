@@ -3,7 +3,7 @@
 //! **Problem.** A rule of a user's belongs to the program, but what a rule is, this crate does not
 //! know.
 //!
-//! **Answer.** A function has a value of any type ([`Attached`]); copies of a program share it.
+//! **Answer.** A function has a value of any type ([`AttachedValue`]); copies of a program share it.
 //!
 //! **Cost.** A reference for each copy, and a comparison of types when the value is asked for.
 
@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 /// A value of a type that this crate does not know.
 #[derive(Clone)]
-pub struct Attached(Arc<dyn Any + Send + Sync>);
+pub struct AttachedValue(Arc<dyn Any + Send + Sync>);
 
-impl Attached {
+impl AttachedValue {
     /// Attach a value.
     pub fn new(value: impl Any + Send + Sync) -> Self {
         Self(Arc::new(value))
@@ -27,7 +27,7 @@ impl Attached {
     }
 }
 
-impl fmt::Debug for Attached {
+impl fmt::Debug for AttachedValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Attached")
     }

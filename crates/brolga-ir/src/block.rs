@@ -35,7 +35,7 @@ pub enum Role {
     Edge(ir::Block, ir::Block),
     /// Where the reverse half begins to run the loop of a header once more, forwards.
     Begin(ir::Block),
-    /// In the loop of a header that the reverse half runs forwards: a block of the loop, behind it
+    /// In the loop of a header that the reverse half runs forwards: a block of the loop, after it
     /// the reverses of its statements unless whole iterations are reversed.
     Rerun(ir::Block, ir::Block),
     /// Loads captures and finds the frame.

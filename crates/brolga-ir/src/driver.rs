@@ -67,7 +67,7 @@ pub struct InverseDriver {
 
 /// What the parameters of a function mean that does the steps of a loop from one to another. It
 /// returns what the step that comes next is given ([`carried`](Self::carried)), whatever else is
-/// asked for behind the loop, and at last two numbers: that of the next step, and whether the loop
+/// asked for after the loop, and at last two numbers: that of the next step, and whether the loop
 /// has ended before it (not zero). Where steps carry nothing, and none of them ends the loop, it
 /// may return nothing at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub struct StepsDriver {
     pub budget: Option<u64>,
     /// The parameter that is the number of the first step, of 64 bits.
     pub from: usize,
-    /// The parameter that is the number of the step behind the last one, of 64 bits.
+    /// The parameter that is the number of the step after the last one, of 64 bits.
     pub to: usize,
     /// The function that the body calls with its own parameters, and whose derivatives are those
     /// of some steps: its symbol.
@@ -119,7 +119,7 @@ pub enum StateLength {
     /// This many, of which steps change few: a state has the pages that differ from those in front
     /// of the loop.
     Pages(u32),
-    /// The same, and how many it are is stored so many bytes behind the first one, and may grow.
+    /// The same, and how many it are is stored so many bytes after the first one, and may grow.
     PagesUpTo(i64),
     /// The object that the address lies in: memory of an argument, whose length the caller of a run
     /// declares. Without that, all steps are recorded.
@@ -204,7 +204,7 @@ pub mod inverse {
 pub mod run {
     /// The first of the steps that are to be done next.
     pub const FROM: i32 = 0;
-    /// The step behind the last of them.
+    /// The step after the last of them.
     pub const TO: i32 = 8;
     /// The words that the forward pass has filled.
     pub const WORDS: i32 = 16;
@@ -212,7 +212,7 @@ pub mod run {
     pub const ENDED: i32 = 24;
     /// Not zero if the steps that are next are recorded.
     pub const TAPED: i32 = 32;
-    /// What the next step is given, and what else there is behind the loop.
+    /// What the next step is given, and what else there is after the loop.
     pub const VALUES: i32 = 40;
     /// Cotangents of the same.
     pub const COTANGENTS: i32 = 48;
@@ -225,7 +225,7 @@ pub mod run {
     pub const STEPS: i64 = 1;
     /// See [`OVER`].
     pub const NO_ROOM: i64 = 2;
-    /// Words in front of those of the state: the limits of the steps, the budget, how many values
+    /// Words before those of the state: the limits of the steps, the budget, how many values
     /// the next step is given, and how many there are in all.
     pub const HEAD: usize = 5;
     /// Words of each part of a state: address, length, and what it is ([`super::part`]).

@@ -5,7 +5,7 @@
 //!
 //! **Answer.** What [`crate::intrinsics`] share, and loops that are made functions: a `DriverCall`
 //! says what is called instead, with which arguments, and which functions are made; `redirect`
-//! changes the call, puts a check of its range in front of it ([`crate::fork`]), and takes away
+//! changes the call, puts a check of its range before it ([`crate::fork`]), and takes away
 //! addresses that nothing else takes. Beside that, small functions are built here ([`begin`],
 //! [`import`], [`calls`], [`zero`]).
 //!
@@ -34,7 +34,7 @@ pub(crate) struct DriverCall {
     pub args: Vec<ir::Value>,
     /// All functions that are made.
     pub funcs: Vec<MadeFunc>,
-    /// What is checked in front of it.
+    /// What is checked before it.
     pub check: Option<RangeCheck>,
 }
 

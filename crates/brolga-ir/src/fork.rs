@@ -178,7 +178,7 @@ struct ForkFuncs {
     signature: Signature,
 }
 
-/// Parameters of a task of a range behind those of the call: iterations of a task, and for a sum
+/// Parameters of a task of a range after those of the call: iterations of a task, and for a sum
 /// where what tasks return is put.
 const CHUNK: usize = 1;
 
@@ -190,7 +190,7 @@ impl ForkFuncs {
             ForkKind::Entries | ForkKind::For => CHUNK,
             ForkKind::Sum => CHUNK + 1,
         };
-        // Behind them all stands the number of the task, or how many tasks there are.
+        // After them all stands the number of the task, or how many tasks there are.
         let sig = words(&self.callee, self.signature.params.len() + more + 1, &[]);
         let entry = build(&self.symbol, &self.signature, |b, params| self.entry(b, params, (&tasks, &sig)));
         let driver = build(&tasks, &sig, |b, params| all_tasks(b, params, (&task, &sig)));
@@ -362,7 +362,7 @@ pub fn chunks(b: &mut FunctionBuilder<'_>, lo: ir::Value, hi: ir::Value, grain: 
     (chunk, up(b, n, chunk))
 }
 
-/// The iterations of a task of a range: from the first to the one behind the last.
+/// The iterations of a task of a range: from the first to the one after the last.
 pub fn part(
     b: &mut FunctionBuilder<'_>,
     lo: ir::Value,

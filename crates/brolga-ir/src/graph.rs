@@ -35,7 +35,7 @@ const NONE: u32 = u32::MAX;
 /// The edges of a graph: those that leave each node, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edges {
-    /// Behind the last one of each node; in front of them a zero.
+    /// After the last one of each node; before them a zero.
     ends: PerItem<u32>,
     to: SmallVec<[u32; 24]>,
 }
@@ -230,7 +230,7 @@ pub fn order(succs: &Edges) -> Vec<(usize, bool)> {
 /// A node as a depth-first walk from node 0 finds it, and then from those that have not been met.
 #[derive(Clone, Copy)]
 struct WalkNode {
-    /// As [`order`] numbers it. What the walk finds one behind the other has numbers that follow
+    /// As [`order`] numbers it. What the walk finds one after the other has numbers that follow
     /// each other.
     component: u32,
     cyclic: bool,

@@ -396,10 +396,10 @@ impl Check {
 
 /// What the run time is told of a place (`brolga_runtime::calls::tangents`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FragmentOp {
-    /// A fragment is loaded there.
+pub enum PieceOp {
+    /// A piece is loaded there.
     Note,
-    /// A fragment, or a number in place of a part of a float, has been stored there.
+    /// A piece, or a number in place of a part of a float, has been stored there.
     Mark,
     /// Floats of so many bytes are going to be loaded there.
     Settle(u8),
@@ -604,10 +604,10 @@ pub enum AdOp {
         /// The tangent.
         value: Val,
     },
-    /// What the run time is told of tangents in fragments, in forward mode.
-    Fragment {
+    /// What the run time is told of tangents in pieces, in forward mode.
+    Piece {
         /// What.
-        what: FragmentOp,
+        what: PieceOp,
         /// Where.
         place: ShadowPlace,
         /// How many bytes.
@@ -670,10 +670,10 @@ pub enum AdOp {
         /// Which sum it is added to, if to any.
         sum: Sum,
     },
-    /// The sum of what a loop watches begins as zero, in front of the loop, which is named by its
+    /// The sum of what a loop watches begins as zero, before the loop, which is named by its
     /// header.
     WatchFrom(ir::Block),
-    /// It joins that of the function, behind the loop.
+    /// It joins that of the function, after the loop.
     WatchJoin(ir::Block),
     /// Remember if an integer of eight bits is not zero.
     WatchFlag(Val),
@@ -726,7 +726,7 @@ macro_rules! each_read {
                 [addr, delta].into_iter().chain(when).for_each(put);
             }
             AdOp::LoadTangent { place: ShadowPlace { addr, delta, .. }, .. }
-            | AdOp::Fragment { place: ShadowPlace { addr, delta, .. }, .. }
+            | AdOp::Piece { place: ShadowPlace { addr, delta, .. }, .. }
             | AdOp::TakeMem { place: ShadowPlace { addr, delta, .. }, .. }
             | AdOp::PeekMem { place: ShadowPlace { addr, delta, .. }, .. }
             | AdOp::ZeroMem { place: ShadowPlace { addr, delta, .. }, .. } => {

@@ -34,7 +34,7 @@ pub fn why_not(body: &ir::Function, call: ir::Inst) -> Option<Misuse> {
     of_call(body, call)?.err()
 }
 
-/// Replace the calls of a body; what is to be defined for them. Of what is checked in front of a
+/// Replace the calls of a body; what is to be defined for them. Of what is checked before a
 /// call the instructions stand in for the call.
 pub(crate) fn replace(body: &mut ir::Function, stand_ins: &mut StandIns) -> Vec<(String, Vec<MadeFunc>)> {
     let insts = body.layout.blocks().flat_map(|b| body.layout.block_insts(b));

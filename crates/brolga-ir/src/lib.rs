@@ -11,6 +11,16 @@
 //! Derived instructions are defined here, but not which one a statement becomes: there is no rule,
 //! no analysis and no run time in this crate.
 //!
+//! | module | what it has besides |
+//! |---|---|
+//! | `spec`, `passes` | the spec of an embedder; names of passes, and sets of them |
+//! | `driver`, `driver_call`, `intrinsics` | functions whose pair is not made of their body, and calls that become calls of such |
+//! | `fork`, `time_loop`, `inverse_pair`, `set_inverse` | what these calls mean |
+//! | `attached`, `copies`, `origin`, `position`, `source_name` | what belongs to a function; where an instruction comes from, in words |
+//! | `entities`, `names`, `symbols`, `map`, `pages` | ids and names, tables of them, and long allocations |
+//! | `print`, `dot` | derived graphs as text, and as drawings |
+//! | `verify` | the verifier of derived graphs |
+//!
 //! **Cost.** Memory, mostly: a derived graph has several instructions for each of the primal's
 //! ([`inst`]). Copies of a program share its functions ([`program`]).
 
@@ -46,7 +56,7 @@ mod symbols;
 pub mod time_loop;
 pub mod verify;
 
-pub use attached::Attached;
+pub use attached::AttachedValue;
 pub use copies::{Copies, Origin};
 pub use diag::{Diagnostic, Diagnostics};
 pub use entities::{BlockId, DataKey, Dv, FuncKey, InstId};
@@ -56,6 +66,6 @@ pub use options::{
 };
 pub use passes::{Pass, PassSet};
 pub use position::{OFFSET, STATEMENT, position};
-pub use program::{Allocator, DataObject, Func, Program, Refused};
+pub use program::{Allocator, CallRefusal, DataObject, Func, Program};
 pub use request::{ArgActivity, ArgSpec, Elem, Promises, Request, ResultActivity};
 pub use spec::{Derivative, ParamActivity, ParamSpec, ReturnActivity, Spec};

@@ -59,7 +59,7 @@ impl<K: EntityRef, V> Table<K, V> {
         Self { all: pages::with_capacity(values), at: one_each(keys) }
     }
 
-    /// Add a value behind the others, or put it in the place of the one that is there.
+    /// Add a value after the others, or put it in the place of the one that is there.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.get_index_of(&key) {
             Some(at) => Some(std::mem::replace(&mut self.all[at].1, value)),
@@ -81,7 +81,7 @@ impl<K: EntityRef, V> Table<K, V> {
         one_each(self.at.keys().len())
     }
 
-    /// Append the values of another table that stand behind so many. It has none of the same keys.
+    /// Append the values of another table that stand after so many. It has none of the same keys.
     pub fn append_tail(&mut self, mut other: Self, n: usize) {
         other.all.drain(..n);
         let offset = self.all.len() as u32;

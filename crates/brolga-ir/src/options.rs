@@ -244,7 +244,7 @@ impl From<Tolerance> for f64 {
 pub const WIDTHS: std::ops::RangeInclusive<u32> = 1..=64;
 
 /// Loops that are reversed as time loops are ([`crate::time_loop`]), though the program does not
-/// mark them: states in front of some of their steps are kept, and steps run again from there.
+/// mark them: states before some of their steps are kept, and steps run again from there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Checkpoints {
     /// All outermost loops, of the function that is derived and of those that it calls once.

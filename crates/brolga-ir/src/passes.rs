@@ -54,7 +54,7 @@ passes! {
     PairSincos "pair-sincos" "wasm/quadrature",
     /// Loop-carried integers are computed backwards from their last values (inversion).
     Invert "invert" "kron",
-    /// What a loop reads from outside of it is recorded once, behind the loop.
+    /// What a loop reads from outside of it is recorded once, after the loop.
     HoistRecords "hoist-records" "wasm/heat",
     /// Induction variables have their final values from the bound, and so has what goes in steps
     /// beside them.
@@ -116,7 +116,7 @@ passes! {
     /// computed twice, once (loop-invariant code motion, value numbering). Cranelift does so in
     /// longer ones.
     LicmGvn "licm-gvn" "sum_squares",
-    /// Whether the rows of a matrix lie one behind another is asked at run time, so that the shadow
+    /// Whether the rows of a matrix lie one after another is asked at run time, so that the shadow
     /// of what is read once can be stored (inspector and executor).
     MonotoneRows "monotone-rows" "spmv",
     /// With little effort, a function that calls itself for the derivative that is asked of it is

@@ -3,7 +3,7 @@
 //!
 //! **Problem.** To debug a derivative, a reader needs the reverse of the function being
 //! differentiated: which cotangent goes where, what was recorded for it, and which primal
-//! instruction it is the reverse of. Debug output of the data structures hides all of that behind
+//! instruction it is the reverse of. Debug output of the data structures hides all of that after
 //! punctuation.
 //!
 //! **Answer.** One line per instruction, in a notation close to CLIF (`op.type operands`), with
@@ -34,8 +34,7 @@ use cranelift_codegen::ir::{self, InstructionData, Type, ValueDef, types};
 
 use crate::block::{CfgBlock, CfgBlocks, Fragment, Role, Target, Term};
 use crate::inst::{
-    AdInst, AdOp, Arith, Callee, ClearQuery, DOUBLES_ANYWHERE, FragmentOp, FrameSlot, ShadowPlace, Shape, Sum, Tape,
-    Val,
+    AdInst, AdOp, Arith, Callee, ClearQuery, DOUBLES_ANYWHERE, FrameSlot, PieceOp, ShadowPlace, Shape, Sum, Tape, Val,
 };
 use crate::program::symbol_of;
 use crate::{BlockId, InstId};
@@ -148,7 +147,7 @@ fn write_place(f: &mut Formatter<'_>, place: &ShadowPlace, what: &str) -> fmt::R
     if *part == 0 { Ok(()) } else { write!(f, " from {part}") }
 }
 
-/// A primal instruction as Cranelift prints it; what it refers to by number is spelled out behind
+/// A primal instruction as Cranelift prints it; what it refers to by number is spelled out after
 /// it.
 pub fn primal_text(func: &ir::Function, inst: ir::Inst) -> String {
     let mut s = func.dfg.display_inst(inst).to_string().trim_end().to_owned();
@@ -308,11 +307,11 @@ impl DisplayInst<'_> {
                 let args: Vec<String> = args.iter().map(Val::to_string).collect();
                 write!(f, "{} of {}", self.primal.dfg.insts[*i].opcode(), args.join(", "))
             }
-            AdOp::Fragment { what, place, n } => match what {
-                FragmentOp::Note => write!(f, "note {place}, {n} bytes"),
-                FragmentOp::Mark => write!(f, "mark {place}, {n} bytes"),
-                FragmentOp::Settle(size) => write!(f, "settle f{} in {place}, {n} bytes", 8 * u32::from(*size)),
-                FragmentOp::Clean => write!(f, "clean {place}, {n} bytes"),
+            AdOp::Piece { what, place, n } => match what {
+                PieceOp::Note => write!(f, "note {place}, {n} bytes"),
+                PieceOp::Mark => write!(f, "mark {place}, {n} bytes"),
+                PieceOp::Settle(size) => write!(f, "settle f{} in {place}, {n} bytes", 8 * u32::from(*size)),
+                PieceOp::Clean => write!(f, "clean {place}, {n} bytes"),
             },
             AdOp::StoreTangent { place, value } => write!(f, "{place} = {value}"),
             _ => Ok(()),
@@ -376,7 +375,7 @@ impl Display for DisplayInst<'_> {
             | AdOp::StoreTangent { .. }
             | AdOp::Moved(..)
             | AdOp::Series(..)
-            | AdOp::Fragment { .. } => self.forward_mode(f),
+            | AdOp::Piece { .. } => self.forward_mode(f),
             AdOp::ZeroMem { .. } => self.zero(f),
             AdOp::Poison { place, bytes, when: Some(when) } => {
                 write!(f, "{place} = poison, {bytes} bytes, if {when}")

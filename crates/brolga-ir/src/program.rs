@@ -25,7 +25,7 @@ use cranelift_codegen::ir::instructions::CallInfo;
 use cranelift_codegen::ir::{self, UserFuncName};
 use cranelift_entity::{EntitySet, PrimaryMap, SecondaryMap};
 
-use crate::attached::Attached;
+use crate::attached::AttachedValue;
 use crate::copies::Copies;
 use crate::driver::Driver;
 use crate::driver_call::MadeFunc;
@@ -61,10 +61,10 @@ pub struct Func {
     pub computes: Option<&'static str>,
     /// The user's rule for it, by which calls are differentiated: a `MathRule` of `brolga_rules`.
     /// It counts before a body, and before what is known of the name.
-    pub rule: Option<Attached>,
+    pub rule: Option<AttachedValue>,
     /// The user's adjoint for it, by which calls are differentiated: an `AdjointRule` of
     /// `brolga_rules`. Analyses see the body.
-    pub adjoint: Option<Attached>,
+    pub adjoint: Option<AttachedValue>,
     /// Whether a function of the embedder's may be called once more with the memory that it found:
     /// it does the same, and nothing that is seen outside of it.
     pub repeatable: bool,
@@ -84,12 +84,12 @@ pub struct Func {
     pub serial: Option<String>,
     /// What the function is, if calls of it are refused: it is a part of a parallel language that
     /// has no place here.
-    pub refused: Option<Refused>,
+    pub refused: Option<CallRefusal>,
 }
 
 /// Why calls of a function are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct CallRefusal {
     /// What such a call does, as the subject of a sentence.
     pub what: String,
     /// What to do instead.
@@ -154,11 +154,11 @@ pub struct DataObject {
 /// Where the memory of an instance lies, as seen from the instance pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstanceMemory {
-    /// Bytes in front of the pointer: globals, tables, sizes.
+    /// Bytes before the pointer: globals, tables, sizes.
     pub header: u32,
     /// Memories.
     pub memories: Vec<MemoryPlace>,
-    /// Bytes of the first memory, behind all that it may grow to, that tasks of forks have their
+    /// Bytes of the first memory, after all that it may grow to, that tasks of forks have their
     /// stacks in.
     pub stacks: Option<Range<u64>>,
 }
@@ -168,7 +168,7 @@ pub struct InstanceMemory {
 pub struct MemoryPlace {
     /// Its first byte.
     pub offset: i64,
-    /// Its size in bytes, a word of the header. Bytes behind it are zero.
+    /// Its size in bytes, a word of the header. Bytes after it are zero.
     pub size_at: i32,
 }
 

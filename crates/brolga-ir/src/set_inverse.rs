@@ -157,7 +157,7 @@ fn stored_outside(body: &ir::Function, state: ir::Value, bytes: u32) -> Option<(
     })
 }
 
-/// How far an address is behind another one, if that is a sum with constants.
+/// How far an address is after another one, if that is a sum with constants.
 fn distance(body: &ir::Function, mut address: ir::Value, from: ir::Value) -> Option<i64> {
     let mut sum = 0_i64;
     loop {

@@ -8,9 +8,9 @@
 //!
 //! | | parameters | results |
 //! |---|---|---|
-//! | [`Derivative::Gradient`] | `p…`, the shadow directly behind each duplicated `p`; a seed for each active result; the workspace, if there is one | `r…`, the cotangent of each active `p`; the status, if there is a workspace |
+//! | [`Derivative::Gradient`] | `p…`, the shadow directly after each duplicated `p`; a seed for each active result; the workspace, if there is one | `r…`, the cotangent of each active `p`; the status, if there is a workspace |
 //! | [`Derivative::Pair`] | forward pass: `p…` with shadows, the workspace; pullback: a seed for each active result, the workspace | forward pass: `r…`, the status; pullback: the cotangent of each active `p`, the status |
-//! | [`Derivative::Tangent`] | `p…`, the tangent or the shadow directly behind each dual `p`; the workspace, if there is one | `r…`, the tangent of each dual result; the status, if there is a workspace |
+//! | [`Derivative::Tangent`] | `p…`, the tangent or the shadow directly after each dual `p`; the workspace, if there is one | `r…`, the tangent of each dual result; the status, if there is a workspace |
 //!
 //! A tangent has a workspace where integers may be parts of floats. A workspace has a pointer and a
 //! number of bytes; where it may grow ([`Spec::growing`]), a function and its context follow.
@@ -51,7 +51,7 @@ pub enum ParamActivity {
     /// which may be anything. It says nothing of aliasing.
     DuplicatedOnly,
     /// In forward mode a float with its tangent, or a pointer with the pointer to its shadow,
-    /// which holds tangents, directly behind it.
+    /// which holds tangents, directly after it.
     Dual,
     /// The same, and the caller does not read what the function has written behind a pointer.
     DualOnly,
@@ -213,7 +213,7 @@ impl Spec {
     }
 
     /// The same, whose workspace may grow. Where nothing says how long it has to be, a function and
-    /// a context are parameters, too, behind the number of bytes:
+    /// a context are parameters, too, after the number of bytes:
     ///
     /// ```c
     /// int64_t grow(void *context, int64_t bytes)
@@ -221,7 +221,7 @@ impl Spec {
     ///
     /// It is called where a record does not fit, with the bytes that the workspace has to have at
     /// least, from its beginning, and says how many it has then. Memory stays where it is, so this
-    /// is for what has room behind it: pages that are reserved, the end of an arena. If it answers
+    /// is for what has room after it: pages that are reserved, the end of an arena. If it answers
     /// less than what is asked for, the run ends with the status 1. The pullback of a pair calls
     /// the function that the forward pass was given.
     ///

@@ -46,7 +46,7 @@ use std::collections::BTreeMap;
 use brolga_ir::program::{functions_used, symbol_of};
 use brolga_ir::{Options, Program};
 use brolga_rules::UserRule;
-use brolga_transform::embed::Embedded;
+use brolga_transform::embed::EmbeddedFunctions;
 use cranelift_codegen::ir::{self, ExternalName, InstructionData, UserExternalName};
 use cranelift_codegen::isa::TargetIsa;
 
@@ -166,7 +166,7 @@ pub fn derivative(
     spec: &Spec,
     rules: &mut impl CallRules,
     isa: &dyn TargetIsa,
-) -> Result<Embedded, AdError> {
+) -> Result<EmbeddedFunctions, AdError> {
     let mut asked = CallMeanings { rules, isa, program: Program::new(), given: BTreeMap::new(), user: BTreeMap::new() };
     asked.define(ROOT, func)?;
     let CallMeanings { mut program, given, user, .. } = asked;

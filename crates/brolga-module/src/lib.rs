@@ -57,6 +57,9 @@
 //! what. The guide is `docs/EMBEDDING.md` of the repository, the example of a whole frontend
 //! `examples/formula` of this crate.
 //!
+//! `recorded` has what a module has been given as a program, `link` puts derived functions into the
+//! module, and [`bare`] serves frontends without a module.
+//!
 //! **Errors.** [`AdError`]: for programs that cannot be differentiated as asked, for requests that
 //! make no sense, and for what the module refuses.
 //!
@@ -83,8 +86,8 @@ pub use brolga_ir::spec::{Derivative, FloatCount, ParamActivity, ParamSpec, Retu
 pub use brolga_ir::{Diagnostic, Diagnostics, Effort, Elem, FloatOrder, Inline, MemoryMode, Options, Untracked};
 pub use brolga_rules::user::{RuleError, TangentArg, UserRule, parse_rules};
 pub use brolga_transform::embed::{
-    DerivedSignature, Embedded, EmbeddedFunction, HEADER, LACKING, ParamRole, ResultRole, Room, StructLayout, c_type,
-    embed,
+    DerivedSignature, EmbeddedFunction, EmbeddedFunctions, HEADER, LACKING, ParamRole, ResultRole, Room, StructLayout,
+    c_type, embed,
 };
 pub use cranelift_codegen;
 pub use cranelift_module;
@@ -368,7 +371,7 @@ impl<M: Module> AdModule<M> {
     ///
     /// # Errors
     /// Where the function cannot be differentiated as asked: see [`AdError`].
-    pub fn derive(&self, func: FuncId, spec: &Spec) -> Result<Embedded, AdError> {
+    pub fn derive(&self, func: FuncId, spec: &Spec) -> Result<EmbeddedFunctions, AdError> {
         if func.as_u32() as usize >= self.declarations().get_functions().count() {
             return Err(AdError::usage(format!("{func} is no function of this module: give one that it has declared")));
         }
@@ -443,7 +446,12 @@ impl<M: Module> AdModule<M> {
     ///
     /// # Errors
     /// Where a name is taken, data has no shadow, or the module does not compile a function.
-    pub fn define(&mut self, embedded: &Embedded, names: &[&str], linkage: Linkage) -> Result<Vec<FuncId>, AdError> {
+    pub fn define(
+        &mut self,
+        embedded: &EmbeddedFunctions,
+        names: &[&str],
+        linkage: Linkage,
+    ) -> Result<Vec<FuncId>, AdError> {
         let ids = link::define(&mut self.inner, &self.recorded, &mut self.shared, embedded, (names, linkage))?;
         let of = link::function_named(&self.inner, &embedded.program.funcs[embedded.func].symbol);
         let data = self.recorded.activities().clone();

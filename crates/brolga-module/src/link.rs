@@ -22,7 +22,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use brolga_ir::lower::{CHECK_SRCLOC, forget_integer_region};
 use brolga_ir::program::{functions_used, symbol_of, symbols_used};
 use brolga_rules::{OF_C, math_rule};
-use brolga_transform::embed::{Embedded, EmbeddedFunction};
+use brolga_transform::embed::{EmbeddedFunction, EmbeddedFunctions};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, ExternalName, InstBuilder, TrapCode, UserExternalName, UserFuncName};
 use cranelift_module::{DataId, FuncId, FuncOrDataId, Linkage, Module};
@@ -60,7 +60,7 @@ pub(crate) fn define<M: Module>(
     module: &mut M,
     recorded: &RecordedModule,
     shared: &mut SharedFunctions,
-    embedded: &Embedded,
+    embedded: &EmbeddedFunctions,
     (roots, linkage): (&[&str], Linkage),
 ) -> Result<Vec<FuncId>, AdError> {
     let n = embedded.signatures.len();
@@ -153,7 +153,7 @@ pub(crate) fn data<M: Module>(module: &M, symbol: &str) -> Option<DataId> {
 struct Links<'a, M> {
     module: &'a mut M,
     recorded: &'a RecordedModule,
-    embedded: &'a Embedded,
+    embedded: &'a EmbeddedFunctions,
     known: HashMap<String, FuncId>,
 }
 

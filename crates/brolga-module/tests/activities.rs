@@ -217,7 +217,7 @@ fn every_combination_in_forward_mode() {
         for (outputs, id) in all.iter().zip(ids) {
             let (mut p, mut shadow) = (P, dp);
             let s = f.module.signature(id).unwrap();
-            // The tangent is directly behind each float, the shadow behind each pointer.
+            // The tangent is directly after each float, the shadow behind each pointer.
             for i in [0, 2] {
                 let at = s.param(ParamRole::Tangent(i));
                 assert_eq!(at, (inputs[i] != Const).then(|| s.param(ParamRole::Primal(i)).unwrap() + 1));

@@ -1,7 +1,7 @@
 //! Workspaces that grow: a function of the caller's is asked before a run is given up.
 //!
 //! Every allowance is tried, from a workspace that holds the header and a little more, so that the
-//! function is asked at each record; guard bytes behind what it has given must stay.
+//! function is asked at each record; guard bytes after what it has given must stay.
 //!
 //! Broken on purpose to see these fail: records that do not ask, bytes that a copy overwrites which
 //! do not ask, an end that was loaded before it moved.
@@ -463,7 +463,7 @@ fn the_outer_one_of_two() {
             assert!(memory[..32].iter().chain(&memory[32 + most..]).all(|b| *b == 0x5a), "{most}");
             if number(&found, ResultRole::Status) == Some(0.0) {
                 let ct = number(&found, ResultRole::Cotangent(0)).unwrap();
-                // The status of the first one, behind its floats.
+                // The status of the first one, after its floats.
                 let status = results[2].to_bits() as u32;
                 assert_eq!(status, u32::from(tape == 600));
                 if status == 0 {

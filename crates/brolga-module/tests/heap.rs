@@ -54,7 +54,7 @@ fn live() -> usize {
     LIVE.lock().expect("no test panics here").as_ref().map_or(0, HashMap::len)
 }
 
-/// The squares of n numbers in a block, which becomes twice as long: behind them their cubes. The
+/// The squares of n numbers in a block, which becomes twice as long: after them their cubes. The
 /// sum of all; after that the block is freed.
 const GROWN: &str = "function %f(i64, i64) -> f64 {
     fn0 = %malloc(i64) -> i64

@@ -1,4 +1,4 @@
-//! Floats that move in pieces, in forward mode: the account of fragments of tangents, and what is
+//! Floats that move in pieces, in forward mode: the account of pieces of tangents, and what is
 //! not one tangent, against closed forms.
 //!
 //! Broken on purpose to see these fail: a mark that marks nothing, floats that are stored and
@@ -153,7 +153,7 @@ fn an_upper_half_of_two_is_none() {
     assert!(found.0 == 1.25 && found.1.is_nan() && dy[1].is_nan(), "{found:?} {dy:?}");
 }
 
-/// At `from` lie halves of two doubles, and behind them a double that is stored as one. Both move,
+/// At `from` lie halves of two doubles, and after them a double that is stored as one. Both move,
 /// overlapping, to `to`: there the first is no number, and the other one is.
 #[test]
 fn marks_move_with_copies() {

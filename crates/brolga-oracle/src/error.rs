@@ -6,7 +6,7 @@
 //! **Answer.** An [`OracleError`] says which, with the instruction. An [`InstSite`] is an
 //! instruction of a program, a [`Place`] the same in words that outlive the program. What a run may
 //! find beside its result is here, too: a store that keeps a time loop from being reversed
-//! ([`Stray`]), and a [`Race`] of tasks.
+//! ([`StrayStore`]), and a [`Race`] of tasks.
 //!
 //! **Cost.** None where there is no error. Places are boxed, because results that may be errors are
 //! moved around all the time.
@@ -60,14 +60,14 @@ impl fmt::Display for Place {
 /// A store of a step of a time loop, outside of the loop's states, that is read when the step is
 /// over: steps which run again would find something else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stray {
+pub struct StrayStore {
     /// The store.
     pub store: Box<Place>,
-    /// What has read it, in a later step or behind the loop.
+    /// What has read it, in a later step or after the loop.
     pub load: Box<Place>,
 }
 
-impl fmt::Display for Stray {
+impl fmt::Display for StrayStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { store, load } = self;
         write!(

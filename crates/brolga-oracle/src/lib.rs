@@ -13,6 +13,8 @@
 //!   ⟨Jᵀȳ, ẋ⟩, and over the tape for second derivatives.
 //! - [`fd`]: finite differences, which know nothing but how to call the function.
 //!
+//! [`generate`] has random programs to ask about, `special` functions that slopes need.
+//!
 //! ```
 //! use brolga_ir::{Program, program::symbol_of_func};
 //! use brolga_oracle::{Oracle, OracleArg};
@@ -78,8 +80,8 @@ mod special;
 pub mod tape;
 pub mod trace;
 
-pub use error::{InstSite, OracleError, Place, Race, Stray};
-pub use interp::Custom;
+pub use error::{InstSite, OracleError, Place, Race, StrayStore};
+pub use interp::CustomFunction;
 pub use oracle::{
     Activity, BufferRef, Candidate, Dependence, Elem, HessianOutcome, Identity, MARKS, Oracle, OracleArg,
     OracleOutcome, Reverse, Tangent, TangentOutcome, gradient,

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `f64` | gradients |
 //! | [`Dual`] | second derivatives along one direction (forward over reverse) |
-//! | [`Dependent`] | the sparsity of Jacobians and Hessians |
+//! | [`TrackedNumber`] | the sparsity of Jacobians and Hessians |
 //!
 //! A dual number carries its own derivative along the direction, the last one the set of inputs
 //! that it depends on. Every elementary function is a default method in terms of [`Real::chain`]: a
@@ -18,7 +18,7 @@
 //! **Invariant.** A component of a cotangent that is exactly zero contributes zero, whatever the
 //! slope ([`Real::strong_mul`]).
 //!
-//! **Cost.** A few operations of doubles for each operation; of [`Dependent`] a union of 128 bits
+//! **Cost.** A few operations of doubles for each operation; of [`TrackedNumber`] a union of 128 bits
 //! beside it.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -190,28 +190,28 @@ impl Neg for Dual {
 
 /// A number with the inputs that it depends on, one bit for each of some.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Dependent {
+pub(crate) struct TrackedNumber {
     /// The value.
     pub re: f64,
     /// The inputs.
     pub of: u128,
 }
 
-impl Dependent {
+impl TrackedNumber {
     fn either(self, other: Self, re: f64) -> Self {
-        Dependent { re, of: self.of | other.of }
+        TrackedNumber { re, of: self.of | other.of }
     }
 }
 
-impl Real for Dependent {
+impl Real for TrackedNumber {
     fn constant(x: f64) -> Self {
-        Dependent { re: x, of: 0 }
+        TrackedNumber { re: x, of: 0 }
     }
     fn primal(self) -> f64 {
         self.re
     }
     fn chain(self, value: f64, _: f64) -> Self {
-        Dependent { re: value, of: self.of }
+        TrackedNumber { re: value, of: self.of }
     }
     fn strong_mul(ct: Self, slope: Self) -> Self {
         match ct.is_zero() || slope.is_zero() {
@@ -224,25 +224,25 @@ impl Real for Dependent {
     }
     fn from_chain(value: f64, prev: impl Iterator<Item = (Self, Self)>) -> Self {
         let of = prev.filter(|(_, slope)| !slope.is_zero()).fold(0, |all, (operand, _)| all | operand.of);
-        Dependent { re: value, of }
+        TrackedNumber { re: value, of }
     }
 }
 
-impl Add for Dependent {
+impl Add for TrackedNumber {
     type Output = Self;
     fn add(self, o: Self) -> Self {
         self.either(o, self.re + o.re)
     }
 }
 
-impl Sub for Dependent {
+impl Sub for TrackedNumber {
     type Output = Self;
     fn sub(self, o: Self) -> Self {
         self.either(o, self.re - o.re)
     }
 }
 
-impl Mul for Dependent {
+impl Mul for TrackedNumber {
     type Output = Self;
     fn mul(self, o: Self) -> Self {
         match self.is_zero() || o.is_zero() {
@@ -252,16 +252,16 @@ impl Mul for Dependent {
     }
 }
 
-impl Div for Dependent {
+impl Div for TrackedNumber {
     type Output = Self;
     fn div(self, o: Self) -> Self {
         self.either(o, self.re / o.re)
     }
 }
 
-impl Neg for Dependent {
+impl Neg for TrackedNumber {
     type Output = Self;
     fn neg(self) -> Self {
-        Dependent { re: -self.re, of: self.of }
+        TrackedNumber { re: -self.re, of: self.of }
     }
 }

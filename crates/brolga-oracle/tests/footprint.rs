@@ -1,5 +1,5 @@
 //! What steps of time loops write outside of their states: the store and the load are named where a
-//! later step or the code behind the loop reads it, and nothing is said where none does.
+//! later step or the code after the loop reads it, and nothing is said where none does.
 
 use brolga_oracle::Oracle;
 use brolga_testing::program;
@@ -44,7 +44,7 @@ block0(v0: i64, v1: i64, v2: i64):
 }
 ";
 
-/// What the oracle says of a step, an inner step, and what is behind the loop.
+/// What the oracle says of a step, an inner step, and what is after the loop.
 fn found(step: &str, inner: &str, after: &str) -> Option<(String, String)> {
     let text = STEP.replace("STEP", step).replace("INNER", inner) + &LOOP.replace("BEHIND", after);
     let p = program(&text);
@@ -91,9 +91,9 @@ fn stores_that_are_read() {
         ("v4 = load.f64 v1\n store v3, v1", "", "", "%step: store v3, v1", "%step: v4 = load.f64 v1"),
         // Some bytes of it.
         ("v4 = uload8.i64 v1+7\n store v3, v1", "", "", "%step: store v3, v1", "%step: v4 = uload8.i64 v1+7"),
-        // The code behind the loop.
+        // The code after the loop.
         ("store v3, v1", "", "v9 = load.f64 v1", "%step: store v3, v1", "%f: v9 = load.f64 v1"),
-        // What an inner step writes, in a later step and behind the inner loop.
+        // What an inner step writes, in a later step and after the inner loop.
         (inner, "v4 = load.f64 v1\n store v3, v1", "", "%inner: store v3, v1", "%inner: v4 = load.f64 v1"),
         (
             &format!("{inner}\n v9 = load.f64 v1\n store v9, v0"),
@@ -113,7 +113,7 @@ fn stores_that_are_read() {
     ];
     for (step, inner, after, store, load) in cases {
         let (found_store, found_load) = found(step, inner, after).unwrap_or_else(|| panic!("{step}: nothing is found"));
-        // Constants stand behind.
+        // Constants stand after.
         let plain = |text: &str| text.split(";").next().unwrap_or_default().trim_end().replace(".f64", "");
         assert_eq!((plain(&found_store), plain(&found_load)), (plain(store), plain(load)), "{step}");
     }

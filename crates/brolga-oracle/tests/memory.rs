@@ -5,7 +5,7 @@ use brolga_testing::program;
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::TrapCode;
 
-use crate::common::{Native, dup, f64_of, f64v, func};
+use crate::common::{NativeFunction, dup, f64_of, f64v, func};
 
 /// Run `%f(pointer)` on two copies of some bytes, interpreted and compiled, and compare results and
 /// memory.
@@ -15,7 +15,7 @@ fn compare(signature: &str, body: &str) {
     );
     let p = program(&text);
     let f = func(&p, "f");
-    let native = Native::compile(&p).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let native = NativeFunction::compile(&p).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let bytes: Vec<u8> = (0..64u8).map(|i| i.wrapping_mul(73) ^ 0x95).collect();
     let (mut a, mut b) = (bytes.clone(), bytes);
     let address = |m: &mut Vec<u8>| vec![DataValue::I64(m.as_mut_ptr() as i64)];

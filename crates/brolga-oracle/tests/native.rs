@@ -8,7 +8,7 @@ use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::Type;
 
 use crate::common::ops::{cases, tuples};
-use crate::common::{Native, func};
+use crate::common::{NativeFunction, func};
 
 /// Equal bits; NaNs are equal to each other, since Cranelift does not say which NaN an operation
 /// gives.
@@ -32,7 +32,7 @@ fn every_opcode_on_edge_values() {
             wrong.push(format!("{}: does not verify", case.name));
             continue;
         };
-        let Some(Ok(native)) = catch(|| Native::compile(&p)) else {
+        let Some(Ok(native)) = catch(|| NativeFunction::compile(&p)) else {
             skipped.push(case.name);
             continue;
         };

@@ -116,7 +116,7 @@ fn races_are_found() {
         ([FORK, "v5 = load.f64 v0+8\n", "store v4, v0+8\n", ""], ["%c: store v4, v0+8", "%b: v5 = load v0+8"]),
         ([FORK, "v5 = load.f64 v0+8\n", "", "store v4, v0+8\n"], ["%d: store v4, v0+8", "%b: v5 = load v0+8"]),
         ([FORK, "store v4, v0+8\n", "", "v5 = load.f64 v0+8\n"], ["%d: v5 = load v0+8", "%b: store v4, v0+8"]),
-        // What a task does before and behind its own fork.
+        // What a task does before and after its own fork.
         (
             ["store v4, v0+8\n call fn2(v1, v0, v2, v0)\n", "v5 = load.f64 v0+8\n", "", ""],
             ["%a: store v4, v0+8", "%b: v5 = load v0+8"],

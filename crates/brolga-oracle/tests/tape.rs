@@ -1,6 +1,6 @@
 //! The tape against closed forms.
 
-use brolga_oracle::{Activity, Custom, Limits, Oracle, OracleArg, OracleError, OracleOutcome, gradient};
+use brolga_oracle::{Activity, CustomFunction, Limits, Oracle, OracleArg, OracleError, OracleOutcome, gradient};
 use brolga_testing::program;
 use cranelift_codegen::data_value::DataValue;
 
@@ -501,7 +501,7 @@ fn floats_with_integers_and_own_functions() {
         return v3
     }",
     );
-    let area = Custom { arity: 2, value: |x| x[0] * x[1], slopes: |x| [x[1], x[0], 0.0] };
+    let area = CustomFunction { arity: 2, value: |x| x[0] * x[1], slopes: |x| [x[1], x[0], 0.0] };
     let args = [OracleArg::active(f64v(2.0)), OracleArg::active(f64v(3.0))];
     let r = unsafe { Oracle::new(&p).external("area", area).gradient(func(&p, "f"), &args, &[f64v(1.0)]) }.unwrap();
     assert_eq!(r.arg_lanes, vec![Some(vec![36.0]), Some(vec![24.0])]);

@@ -56,7 +56,7 @@ pub struct File {
     pub functions: Vec<Function>,
 }
 
-/// A record: named fields, one behind the other in memory.
+/// A record: named fields, one after the other in memory.
 ///
 /// ```
 /// # use brolga_reversible::ast::*;
@@ -157,7 +157,7 @@ pub enum Type {
     Q43,
     /// A positive number by its logarithm, a double.
     Log,
-    /// So many, one behind the other.
+    /// So many, one after the other.
     Array(Box<Type>, Len),
     /// A stack: how many there are, as an integer of 64 bits, and room for so many.
     Stack(Box<Type>, Len),
@@ -309,18 +309,18 @@ pub enum StmtKind {
         /// Whether it goes down.
         down: bool,
     },
-    /// Choose by `pre`, which says before what `post` says behind.
+    /// Choose by `pre`, which says before what `post` says after.
     If {
         /// The condition.
         pre: Expr,
-        /// What holds behind it, if and only if `pre` held.
+        /// What holds after it, if and only if `pre` held.
         post: Expr,
         /// If it holds.
         then: Vec<Stmt>,
         /// If not.
         other: Vec<Stmt>,
     },
-    /// Repeat while `cond` holds. `from` holds at first, and behind no iteration.
+    /// Repeat while `cond` holds. `from` holds at first, and after no iteration.
     While {
         /// What holds at first only.
         from: Expr,
@@ -335,7 +335,7 @@ pub enum StmtKind {
         var: String,
         /// The first number.
         from: Expr,
-        /// The number behind the last.
+        /// The number after the last.
         to: Expr,
         /// Whether it counts down, from the last to the first.
         back: bool,

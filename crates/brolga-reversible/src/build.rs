@@ -30,7 +30,7 @@
 //! # Ok::<(), brolga_reversible::Errors>(())
 //! ```
 //!
-//! [`Compiled::define_in`] puts it into a program, to be called and differentiated.
+//! [`CompiledProgram::define_in`] puts it into a program, to be called and differentiated.
 //!
 //! **Errors.** The builder checks nothing itself; [`compile`] and [`compile_with`] return what the
 //! checker and the lowering find.
@@ -43,7 +43,7 @@ use crate::ast::{
     Type, UpdateOp,
 };
 pub use crate::expressions::{apply, num, place};
-use crate::{Compiled, Errors, compile_file};
+use crate::{CompiledProgram, Errors, compile_file};
 
 /// A function that is being made.
 ///
@@ -76,7 +76,7 @@ pub struct ReversibleBuilder {
 ///
 /// # Errors
 /// As [`compile_file`].
-pub fn compile(functions: impl IntoIterator<Item = ReversibleBuilder>) -> Result<Compiled, Errors> {
+pub fn compile(functions: impl IntoIterator<Item = ReversibleBuilder>) -> Result<CompiledProgram, Errors> {
     compile_with(Vec::new(), functions)
 }
 
@@ -101,7 +101,7 @@ pub fn compile(functions: impl IntoIterator<Item = ReversibleBuilder>) -> Result
 pub fn compile_with(
     records: Vec<RecordType>,
     functions: impl IntoIterator<Item = ReversibleBuilder>,
-) -> Result<Compiled, Errors> {
+) -> Result<CompiledProgram, Errors> {
     compile_file(File { records, functions: functions.into_iter().map(ReversibleBuilder::finish).collect() })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! **Question.** How does a Rust program take the gradient of a reversible function?
 //!
-//! **Answer.** It defines the functions in a [`Program`] ([`Compiled::define_in`]), beside others
+//! **Answer.** It defines the functions in a [`Program`] ([`CompiledProgram::define_in`]), beside others
 //! if it likes, and asks for the derivative of one of them as of any function. The program then
 //! knows what traps are called, what users call the functions, and what is checked of each.
 //!
@@ -16,7 +16,7 @@ use brolga_ir::{Diagnostic, Diagnostics, InverseCheck, Program, STATEMENT, Toler
 use cranelift_codegen::ir::InstructionData;
 
 use crate::ast::{CheckMode, Function};
-use crate::{Compiled, Fault};
+use crate::{CompiledProgram, Fault};
 
 /// What is checked of a call of a function, as its text says.
 impl From<CheckMode> for InverseCheck {
@@ -29,7 +29,7 @@ impl From<CheckMode> for InverseCheck {
     }
 }
 
-impl Compiled {
+impl CompiledProgram {
     /// Define all functions in a program. `%f` and `%f__inverse` are those to call; each takes a
     /// word of 64 bits for each parameter: the address of a place, or an integer that is read. To
     /// differentiate one, its places are duplicated arguments, but for those of integers, which are

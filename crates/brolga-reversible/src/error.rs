@@ -113,7 +113,7 @@ impl std::error::Error for RevError {}
 pub enum Fault {
     /// Two names lead to one place, one of which is changed.
     AliasWrite,
-    /// What a condition said before it did not say behind.
+    /// What a condition said before it did not say after.
     PostconditionFailed,
     /// A place ends with other contents than are known.
     DeallocMismatch,

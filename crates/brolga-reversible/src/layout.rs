@@ -1,10 +1,10 @@
 //! Layout of places: where parts of a place lie in memory.
 //!
-//! **Question.** How many bytes does a place have, and how far behind its beginning does a field or
+//! **Question.** How many bytes does a place have, and how far after its beginning does a field or
 //! an element lie?
 //!
 //! **Answer.** As C lays them out: fields in order, each at a multiple of its alignment. A complex
-//! number is two doubles. A stack is a count of 64 bits, and its cells behind it. [`Layouts`] has
+//! number is two doubles. A stack is a count of 64 bits, and its cells after it. [`Layouts`] has
 //! the records of a file, [`Scalar`] is what a place without parts holds. For callers, which
 //! allocate places, there are [`File::bytes_of`], with the lengths that parameters say, and
 //! [`File::words_of`], which says of each four bytes what they are.
@@ -290,7 +290,7 @@ impl Layouts {
         Some(())
     }
 
-    /// A field of a record: its type, and how many bytes it lies behind the beginning.
+    /// A field of a record: its type, and how many bytes it lies after the beginning.
     pub(crate) fn field(&self, record: &str, field: &str) -> Option<(&Type, u32)> {
         let found = self.records.get(record)?.fields.iter().find(|f| f.0 == field)?;
         Some((&found.1, found.2))

@@ -3,7 +3,7 @@
 //! **Question.** Where does each name, number and sign of a `.rev` file stand?
 //!
 //! **Answer.** One pass over the characters. A comment goes from `;` to the end of its line, with a
-//! space in front of it where something else is: what other languages end a statement by would hide
+//! space before it where something else is: what other languages end a statement by would hide
 //! the next one. The end of a line ends a statement, unless a bracket is open.
 //!
 //! **Errors.** A character that begins no word, a number that has no value, and a comment that may
@@ -55,7 +55,7 @@ const SIGNS: [&str; 36] = [
 pub(crate) fn tokens(text: &str) -> Result<Vec<(Token, SourceSpan)>, RevError> {
     let mut out: Vec<(Token, SourceSpan)> = Vec::new();
     let mut depth = 0_i32;
-    // Some editors put a mark in front of a text.
+    // Some editors put a mark before a text.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (line, whole) in (1..).zip(text.lines()) {
         let code = whole.split(';').next().unwrap_or_default();

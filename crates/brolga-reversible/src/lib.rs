@@ -4,7 +4,7 @@
 //! without a record?
 //!
 //! **Answer.** A function is a list of statements that can be undone: updates by what they do not
-//! change, exchanges, rotations, branches and loops whose conditions can be decided from behind.
+//! change, exchanges, rotations, branches and loops whose conditions can be decided afterwards.
 //! Its inverse follows from its text ([`invert`]). Its gradient runs the inverse with cotangents
 //! beside the values, so that nothing is recorded, whatever the number of steps.
 //!
@@ -24,8 +24,9 @@
 //! | file | what it does |
 //! |---|---|
 //! | `lex`, `parse`, `print` | text to functions, and back |
-//! | `build` | functions from Rust |
-//! | `layout`, `types` | what is refused before it runs |
+//! | `ast` | statements, places and expressions |
+//! | `build`, `expressions` | functions from Rust |
+//! | `layout`, `types`, `error` | what is refused before it runs |
 //! | `invert` | the inverse |
 //! | `define` | functions in a program, which is differentiated |
 //! | `lower/` | functions in CLIF, in both directions, with cotangents and without |
@@ -51,7 +52,7 @@ use std::fmt;
 
 pub use error::{ErrorKind, Fault, RevError};
 pub use layout::PlaceWord;
-pub use lower::Lowered;
+pub use lower::ClifFunction;
 
 use ast::File;
 
@@ -86,16 +87,16 @@ impl std::error::Error for Errors {}
 /// # Ok::<(), brolga_reversible::Errors>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Compiled {
+pub struct CompiledProgram {
     /// The functions, checked.
     pub file: File,
     /// The same in CLIF, and what they call. Those that a caller calls come first: `%f` and
     /// `%f__inverse` of each function, with parameters of 64 bits: the address of each place, and
     /// each integer that is read.
-    pub functions: Vec<Lowered>,
+    pub functions: Vec<ClifFunction>,
 }
 
-impl Compiled {
+impl CompiledProgram {
     /// The inverses of all functions, each by the name of what it undoes: a call by such a name is
     /// a call of an inverse.
     ///
@@ -122,7 +123,7 @@ impl Compiled {
 /// # Errors
 /// AD0031 to AD0036: what is no text of the language, names, types, and statements that cannot be
 /// undone.
-pub fn compile(text: &str) -> Result<Compiled, Errors> {
+pub fn compile(text: &str) -> Result<CompiledProgram, Errors> {
     compile_file(parse::parse(text).map_err(Errors)?)
 }
 
@@ -137,8 +138,8 @@ pub fn compile(text: &str) -> Result<Compiled, Errors> {
 ///
 /// # Errors
 /// As [`compile`], but for what is wrong with a text.
-pub fn compile_file(file: File) -> Result<Compiled, Errors> {
+pub fn compile_file(file: File) -> Result<CompiledProgram, Errors> {
     let (file, layouts) = types::checked(file).map_err(Errors)?;
     let functions = lower::lower(&file, &layouts).map_err(Errors)?;
-    Ok(Compiled { file, functions })
+    Ok(CompiledProgram { file, functions })
 }

@@ -3,7 +3,7 @@
 //! **Question.** How is a function written that a builder has made, or an inversion?
 //!
 //! **Answer.** By `Display` of every node: a statement is a line, blocks are indented by four,
-//! brackets stand where levels of operators need them, and behind `not`. An `if` whose conditions
+//! brackets stand where levels of operators need them, and after `not`. An `if` whose conditions
 //! are the same is written with one of them.
 //!
 //! **Invariant.** Reading what is printed gives the same function, but for where its nodes stand

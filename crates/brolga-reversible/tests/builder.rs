@@ -13,7 +13,7 @@ fn array(of: Type, n: &str) -> Type {
     Type::Array(Box::new(of), Len::Param(n.to_owned()))
 }
 
-/// What `f` of a program does with places, and integers behind them.
+/// What `f` of a program does with places, and integers after them.
 fn run<const N: usize>(program: &Program, name: &str, places: [&mut [f64]; N], words: &[i64]) -> Result<(), Box<Trap>> {
     let func = program.func(name).unwrap();
     let primal = Primal::new(program, &[func], &Options::default()).unwrap();

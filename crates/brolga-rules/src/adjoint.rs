@@ -27,7 +27,7 @@
 //!
 //! **Contract.** Pointers lead to floats of one type, or to what has no derivative. The adjoint
 //! takes the cotangents of what the function overwrites out of its shadows, leaves zeros there, and
-//! adds to those of what it reads. What an imported function's rule does not list behind `reads`
+//! adds to those of what it reads. What an imported function's rule does not list after `reads`
 //! may be written. An imported function may exchange floats with elsewhere, another process say,
 //! unless the rule says `alone`. A tangent returns the function's results and then a
 //! tangent for each float result.
@@ -86,7 +86,7 @@ pub struct AdjointRule {
     /// results and behind its pointers. Otherwise it may exchange floats with elsewhere (another
     /// process), so its adjoint runs even where nothing active is seen to go in or come out.
     pub alone: bool,
-    /// Parameters behind which the function writes nothing, where it has no body that says so.
+    /// Parameters after which the function writes nothing, where it has no body that says so.
     pub reads: Vec<usize>,
 }
 

@@ -69,14 +69,14 @@ pub enum Node {
     /// also serve vectors.
     Math(MathFn, Vec<E>),
     /// A call of another function, which a user's rule names.
-    Call(Called),
+    Call(PureCall),
     /// Where the condition holds, the first expression, else the second.
     Select(Cond, E, E),
 }
 
 /// A call of a pure function that returns a float of the cotangent's width.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Called {
+pub struct PureCall {
     /// The function.
     pub symbol: String,
     /// What it is given.
@@ -214,7 +214,7 @@ impl E {
     }
 
     /// Call a function of a user's.
-    pub fn call(called: Called) -> Self {
+    pub fn call(called: PureCall) -> Self {
         Self::new(Node::Call(called))
     }
 
@@ -310,7 +310,7 @@ impl E {
     }
 
     /// The other functions that are called.
-    pub fn called(&self) -> Vec<&Called> {
+    pub fn called(&self) -> Vec<&PureCall> {
         let mut out = Vec::new();
         self.each(&mut |node| out.extend(if let Node::Call(called) = node { Some(called) } else { None }));
         out
@@ -505,11 +505,11 @@ impl fmt::Display for E {
             Node::IntOperand(i) => write!(f, "float({})", operand_name(*i)),
             Node::Result(i) => f.write_str(&result_name(*i)),
             Node::Const(c) => write!(f, "{c}"),
-            Node::Neg(a) => write!(f, "-{}", Bracketed(a)),
+            Node::Neg(a) => write!(f, "-{}", Parentheses(a)),
             Node::Add(a, b) => write!(f, "{a} + {b}"),
-            Node::Sub(a, b) => write!(f, "{a} - {}", Bracketed(b)),
-            Node::Mul(a, b) => write!(f, "{}·{}", Bracketed(a), Bracketed(b)),
-            Node::Div(a, b) => write!(f, "{}/{}", Bracketed(a), Bracketed(b)),
+            Node::Sub(a, b) => write!(f, "{a} - {}", Parentheses(b)),
+            Node::Mul(a, b) => write!(f, "{}·{}", Parentheses(a), Parentheses(b)),
+            Node::Div(a, b) => write!(f, "{}/{}", Parentheses(a), Parentheses(b)),
             Node::Sqrt(a) => write!(f, "sqrt({a})"),
             Node::Abs(a) => write!(f, "|{a}|"),
             Node::Nearest(a) => write!(f, "nearest({a})"),
@@ -538,9 +538,9 @@ impl fmt::Display for E {
 }
 
 /// An expression in brackets unless it is an atom.
-struct Bracketed<'e>(&'e E);
+struct Parentheses<'e>(&'e E);
 
-impl fmt::Display for Bracketed<'_> {
+impl fmt::Display for Parentheses<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.node() {
             Node::Neg(_) | Node::Add(..) | Node::Sub(..) | Node::Mul(..) | Node::Div(..) => write!(f, "({})", self.0),

@@ -14,6 +14,7 @@
 //! - [`check`]: compares rows with functions.
 //! - [`sig`]: the signatures of those functions;
 //! - [`cost`](mod@cost): what instructions and records cost.
+//! - `math_fn`: C functions that formulas call; [`gamma`]: those that the platform lacks.
 //!
 //! This crate never sees a block, control flow, a function body or an analysis; it knows opcodes
 //! and symbols.
@@ -34,7 +35,7 @@ pub mod user;
 
 pub use adjoint::{AdjointArg, AdjointCall, AdjointRule};
 pub use cost::cost;
-pub use expr::{CallArg, Called, Cond, E, Node, Reads};
+pub use expr::{CallArg, Cond, E, Node, PureCall, Reads};
 pub use libm::{MathKind, MathRule, MemFn, OF_C, OutPtr, helper_of_account, math_rule, math_rules};
 pub use math_fn::MathFn;
 pub use row::{ExprRow, Partial, Scale};

@@ -395,7 +395,7 @@ fn memory(m: &mut Rules) {
 }
 
 /// The helper of the run time for a call by which a derivative that is derived again keeps account
-/// of fragments of floats, or of blocks to be released: the account is that of the run in which it
+/// of pieces of floats, or of blocks to be released: the account is that of the run in which it
 /// takes part, so the helper has the segment as its first argument.
 pub fn helper_of_account(symbol: &str) -> Option<&'static str> {
     Some(match symbol.strip_prefix("brolga_account_")? {

@@ -18,7 +18,7 @@
 
 use std::fmt;
 
-use crate::expr::{Called, E, Reads, operand_name, result_name};
+use crate::expr::{E, PureCall, Reads, operand_name, result_name};
 
 /// A partial derivative ∂z/∂x.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +76,7 @@ impl Partial {
     }
 
     /// Functions of the user's that are called.
-    pub fn called(&self) -> Vec<&Called> {
+    pub fn called(&self) -> Vec<&PureCall> {
         match self {
             Partial::Zero => vec![],
             Partial::Scale(s) => s.factors().flat_map(E::called).collect(),

@@ -36,7 +36,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::adjoint::{AdjointArg, AdjointCall, AdjointRule};
-use crate::expr::{CallArg, Called, E};
+use crate::expr::{CallArg, E, PureCall};
 use crate::libm::{MathKind, MathRule};
 use crate::math_fn::MathFn;
 use crate::row::{ExprRow, Partial, times};
@@ -188,7 +188,7 @@ fn of_tangent(symbol: &str, args: &[TangentArg], params: &[Ty]) -> Result<ExprRo
             TangentArg::Primal(i) => CallArg::Other(i),
             TangentArg::Tangent(i) => CallArg::Float(E::constant(if i == o { 1.0 } else { 0.0 })),
         });
-        times(E::call(Called { symbol: symbol.to_owned(), args: args.collect() }))
+        times(E::call(PureCall { symbol: symbol.to_owned(), args: args.collect() }))
     };
     Ok(ExprRow::new(params.len(), vec![(0..params.len()).map(partial).collect()]))
 }
@@ -509,7 +509,7 @@ impl Parser<'_> {
         Ok(E::constant(value))
     }
 
-    /// A function of the name, behind its opening bracket.
+    /// A function of the name, after its opening bracket.
     fn call(&mut self, name: &str, start: usize) -> Result<E, RuleError> {
         let mut args = vec![];
         loop {
@@ -533,7 +533,7 @@ impl Parser<'_> {
             // Any other is a function of the user's.
             _ => {
                 let args = args.into_iter().map(CallArg::Float).collect();
-                E::call(Called { symbol: name.to_owned(), args })
+                E::call(PureCall { symbol: name.to_owned(), args })
             }
         })
     }

@@ -15,7 +15,7 @@
 //! | `shadows/` | shadows of heap blocks and of data objects; what a debug run is told of shadows |
 //! | `states/` | memory of the program that is kept, compared and put back |
 //! | `forks/` | tapes of tasks that may run at the same time, and sums that they add to |
-//! | `pieces/` | cotangents of fragments of floats; in forward mode, which tangents are whole |
+//! | `pieces/` | cotangents of pieces of floats; in forward mode, which tangents are whole |
 //! | `calls/` | what generated code calls: all of the above, blocks of memory, C's functions |
 //! | `traps/` | hardware traps as errors |
 //! | `mappings`, `stack`, `status` | memory of the system's, a thread's stack, helpers' answers |

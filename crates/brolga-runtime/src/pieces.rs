@@ -1,4 +1,4 @@
-//! Fragments of floats at run time: cotangents of what is copied in pieces.
+//! Pieces of floats at run time: cotangents of what is copied in pieces.
 //!
 //! **Problem.** A program may move a float byte by byte, in halves, or in words that hold a double
 //! here and two singles there. A derivative adds the cotangent of the copy to that of the original,
@@ -40,10 +40,10 @@ pub(crate) mod across;
 mod covered;
 pub(crate) mod cut;
 pub(crate) mod demand;
-pub(crate) mod fragments;
 mod numbers;
 mod odd;
 pub(crate) mod poison;
+pub(crate) mod tangents;
 #[cfg(test)]
 mod tests;
 
@@ -94,7 +94,7 @@ struct WindowRecord {
     /// Bytes of the number that it is, or 0 if that is not known: what is one double for certain is
     /// no two singles.
     of: usize,
-    /// The windows before it and behind it as they were before anything was taken there, where
+    /// The windows before it and after it as they were before anything was taken there, where
     /// there are such.
     before: Option<[u8; WINDOW]>,
     after: Option<[u8; WINDOW]>,

@@ -157,7 +157,7 @@ fn weight(t: u64, j: u64) -> f64 {
     (t + 1) as f64 * (j + 1) as f64 / 3.0
 }
 
-/// The shadow behind three runs, whose pullbacks are called twice, and what each has allocated.
+/// The shadow after three runs, whose pullbacks are called twice, and what each has allocated.
 fn gradient(executor: Option<Arc<dyn Executor>>) -> (Vec<u64>, Vec<usize>) {
     let plan = Plan { capacity: 1 << 20, executor, task_floats: Some(8), ..Plan::default() };
     let (pool, code) = (Arc::new(Pool::new(plan)), CodeRanges::default());

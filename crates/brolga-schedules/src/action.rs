@@ -66,17 +66,17 @@ pub enum Action {
     Reverse {
         /// The first step that was taped.
         from: StepId,
-        /// The step behind the last one.
+        /// The step after the last one.
         to: StepId,
     },
     /// Both in one: steps that are derived as a combined function.
     Joint {
         /// The working state is the one before this step.
         from: StepId,
-        /// The step behind the last one.
+        /// The step after the last one.
         to: StepId,
     },
-    /// The forward half is over: the working state is that behind the loop. What follows belongs to
+    /// The forward half is over: the working state is that after the loop. What follows belongs to
     /// the reverse half, which begins with the cotangent of that state. It may begin much later,
     /// and does not ask what the working state is by then.
     Turn,

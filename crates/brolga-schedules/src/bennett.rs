@@ -3,7 +3,7 @@
 //! **Question.** A machine that can erase a state only by computing it once more, in reverse, out
 //! of the one before: how does it get to the end with few states, and back?
 //!
-//! **Answer.** A stretch is cut into k parts. They are computed one behind the other, each by the
+//! **Answer.** A stretch is cut into k parts. They are computed one after the other, each by the
 //! same method, and the states between them are erased in reverse order. The way back is the mirror
 //! image, and each unit is reversed where the mirror image erases its first result.
 //!
@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use crate::action::{Action, Reversal, SlotId};
 use crate::units::{Numbers, Units};
 
-/// A stretch, and what becomes of the state behind it.
+/// A stretch, and what becomes of the state after it.
 #[derive(Clone, Copy, Debug)]
 enum Stretch {
     /// It is computed.
@@ -98,7 +98,7 @@ impl Tasks {
             Stretch::Erase(..) => self.stack.extend(all.map(|(a, b)| Stretch::Erase(a, b))),
             _ => self.stack.extend(all.map(|(a, b)| Stretch::Reverse(a, b))),
         }
-        // What a part behind needs: those that an outer task has left are there already.
+        // What a part after needs: those that an outer task has left are there already.
         let missing = but_last().rev().map(|(a, b)| Stretch::Compute(a, b));
         self.stack.extend(missing);
     }

@@ -18,7 +18,7 @@
 //! **Before and after.** 10^6 steps with 480 bytes of state and 4,800 bytes of tape each, within 16
 //! MiB: blocks of 54, which take 8.7 MiB. Within 1 MiB: revolve over blocks.
 //!
-//! **Errors.** A budget that no method fits, with the bytes that would do ([`TooSmall`]).
+//! **Errors.** A budget that no method fits, with the bytes that would do ([`BudgetError`]).
 //!
 //! **Cost.** Some hundred forecasts.
 
@@ -26,7 +26,7 @@ use std::fmt;
 
 use crate::action::Reversal;
 use crate::forecast::Forecast;
-use crate::method::{Method, Unfit};
+use crate::method::{Method, MethodError};
 use crate::schedule::Schedule;
 use crate::{blocked, revolve};
 
@@ -80,7 +80,7 @@ pub struct Selection {
     "a budget of {budget} bytes is too small: one state takes {state} bytes and the tape of one step {tape}, \
      so that a loop can be reversed within {least} bytes or more"
 )]
-pub struct TooSmall {
+pub struct BudgetError {
     /// Bytes that there may be.
     pub budget: u64,
     /// Bytes of a state.
@@ -100,7 +100,7 @@ const NOT_CACHED: u128 = 2 << 20;
 const MOST_ONLINE: u64 = 512;
 
 /// The method for a budget.
-pub fn choose(size: LoopSize, budget: Budget, reversal: Reversal) -> Result<Selection, TooSmall> {
+pub fn choose(size: LoopSize, budget: Budget, reversal: Reversal) -> Result<Selection, BudgetError> {
     let LoopSize { state, tape, .. } = size;
     best(size, budget, reversal).ok_or_else(|| {
         let fits = |memory| best(size, Budget { memory, ..budget }, reversal).is_some();
@@ -110,7 +110,7 @@ pub fn choose(size: LoopSize, budget: Budget, reversal: Reversal) -> Result<Sele
             let middle = low.midpoint(high);
             (low, high) = if fits(middle) { (low, middle) } else { (middle + 1, high) };
         }
-        TooSmall { budget: budget.memory, state, tape, least: low }
+        BudgetError { budget: budget.memory, state, tape, least: low }
     })
 }
 
@@ -206,7 +206,7 @@ fn unknown(size: LoopSize, budget: Budget, reversal: Reversal) -> Option<Method>
 
 impl Selection {
     /// The schedule.
-    pub fn schedule(&self) -> Result<Schedule, Unfit> {
+    pub fn schedule(&self) -> Result<Schedule, MethodError> {
         Schedule::new(self.method, self.size.steps, self.reversal)
     }
 

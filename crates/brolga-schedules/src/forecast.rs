@@ -11,7 +11,7 @@
 //! schedule, without a loop.
 
 use crate::action::{Action, Reversal, StepId};
-use crate::method::{Method, Unfit};
+use crate::method::{Method, MethodError};
 use crate::schedule::Schedule;
 use crate::stats::Stats;
 use crate::{blocked, periodic, revolve, two_levels};
@@ -57,7 +57,7 @@ impl Forecast {
 impl Method {
     /// What a loop of so many steps costs. Of the online method, treeverse and Bennett's the counts
     /// come from the actions themselves, of the others from closed forms.
-    pub fn forecast(self, steps: u64, reversal: Reversal) -> Result<Forecast, Unfit> {
+    pub fn forecast(self, steps: u64, reversal: Reversal) -> Result<Forecast, MethodError> {
         self.check(Some(steps))?;
         let block = self.block().min(steps);
         let units = steps.div_ceil(block.max(1));
@@ -96,7 +96,7 @@ impl Method {
 }
 
 /// The counts of a schedule's actions for a loop of so many steps.
-fn counted(method: Method, steps: u64, reversal: Reversal) -> Result<Stats, Unfit> {
+fn counted(method: Method, steps: u64, reversal: Reversal) -> Result<Stats, MethodError> {
     let known = (!matches!(method, Method::Online { .. })).then_some(steps);
     let mut schedule = Schedule::new(method, known, reversal)?;
     let mut stats = Stats::default();

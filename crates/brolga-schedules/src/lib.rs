@@ -11,6 +11,9 @@
 //! Methods, a module each: [`store_all`], [`recompute_all`], [`blocked`], [`periodic`],
 //! [`revolve`], [`treeverse`], [`online`], [`two_levels`], [`bennett`].
 //!
+//! What methods share: `action` and `units`, in which schedules speak; `stats` of what has been
+//! done; `slot_file` and `slot_error`, of states in files.
+//!
 //! ```
 //! use brolga_schedules::{Method, Reversal, Schedule};
 //!
@@ -21,7 +24,7 @@
 //! assert_eq!(schedule.next().unwrap().to_string(), "tape 9..10");
 //! assert_eq!(schedule.next().unwrap().to_string(), "turn");
 //! assert_eq!(revolve.forecast(10, Reversal::Split)?.forward, 15);
-//! # Ok::<(), brolga_schedules::Unfit>(())
+//! # Ok::<(), brolga_schedules::MethodError>(())
 //! ```
 //!
 //! **Cost.** Steps run again, a copy for each state that is kept or put back, and the memory of
@@ -51,9 +54,9 @@ pub mod two_levels;
 mod units;
 
 pub use action::{Action, Reversal, SlotId, StepId};
-pub use budget::{Budget, FileBudget, LoopSize, Selection, TooSmall, choose};
+pub use budget::{Budget, BudgetError, FileBudget, LoopSize, Selection, choose};
 pub use forecast::Forecast;
-pub use method::{Method, Unfit};
+pub use method::{Method, MethodError};
 pub use run::{RunError, TimeLoop, forward, reverse};
 pub use schedule::{Misuse, Schedule};
 pub use slot_error::SlotError;

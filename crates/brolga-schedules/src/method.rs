@@ -5,7 +5,7 @@
 //! **Answer.** A [`Method`] is one of nine, each of which has a module that explains it. Here is
 //! what a schedule asks of all of them: how many steps are taped together, how many slots there
 //! are, whether states are placed evenly, or in files. Parameters are looked at before a schedule
-//! is made ([`Unfit`]).
+//! is made ([`MethodError`]).
 //!
 //! **Cost.** A few instructions.
 
@@ -82,7 +82,7 @@ pub enum Method {
 
 /// Parameters that give no schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum MethodError {
     /// A count that is zero, or too small.
     #[error("{what} is {is}, and has to be at least {least}")]
     TooFew {
@@ -165,8 +165,8 @@ impl Method {
     }
 
     /// Whether the parameters give a schedule.
-    pub(crate) fn check(self, steps: Option<u64>) -> Result<(), Unfit> {
-        let least = |what, is, least| if is < least { Err(Unfit::TooFew { what, is, least }) } else { Ok(()) };
+    pub(crate) fn check(self, steps: Option<u64>) -> Result<(), MethodError> {
+        let least = |what, is, least| if is < least { Err(MethodError::TooFew { what, is, least }) } else { Ok(()) };
         least("the length of a block", self.block(), 1)?;
         match self {
             Self::Revolve { slots, .. } | Self::Treeverse { slots, .. } | Self::Online { slots, .. } => {
@@ -180,7 +180,7 @@ impl Method {
             self,
             Self::RecomputeAll { .. } | Self::Revolve { .. } | Self::Treeverse { .. } | Self::Bennett { .. }
         );
-        if steps.is_none() && needs_steps { Err(Unfit::UnknownSteps(self.name())) } else { Ok(()) }
+        if steps.is_none() && needs_steps { Err(MethodError::UnknownSteps(self.name())) } else { Ok(()) }
     }
 }
 

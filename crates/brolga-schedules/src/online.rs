@@ -7,15 +7,15 @@
 //! states are kept, on level 0. Then a state is *dispensable* if a later one has a higher level.
 //! The last dispensable one makes room; if there is none, the newest state is passed over, and the
 //! next one is on a level higher. The kept states get denser towards the end, as those of revolve
-//! do. Behind the end, each stretch between two of them is reversed by revolve, with the slots that
+//! do. After the end, each stretch between two of them is reversed by revolve, with the slots that
 //! are free by then.
 //!
 //! **Before and after.** Three slots keep 0, 4 and 7 of ten units, and 0, 20 and 30 of 35.
 //!
 //! **The end.** A loop that says with its last step that it has ended is cheapest. If that is seen
-//! only by the next step, the state behind the last one has been kept, perhaps in place of another.
+//! only by the next step, the state after the last one has been kept, perhaps in place of another.
 //!
-//! **Cost.** N units to the end, and `Σ t(length of stretch m, c − m)` behind it, m counted from
+//! **Cost.** N units to the end, and `Σ t(length of stretch m, c − m)` after it, m counted from
 //! zero. With the N that are taped this is at most 1.334 times what revolve needs that knows N,
 //! from three slots and two units on (1.4 times with two slots). A search through the kept states
 //! for each unit.
@@ -55,7 +55,7 @@ pub(crate) fn keep(
     SlotAction::Not(level + 1)
 }
 
-/// How many units run without a tape if the loop ends behind `units` and states before `held` are
+/// How many units run without a tape if the loop ends after `units` and states before `held` are
 /// there, of `slots`.
 pub fn untaped(units: u64, held: &[u64], slots: u64) -> u128 {
     let ends = held.iter().skip(1).copied().chain([units]);

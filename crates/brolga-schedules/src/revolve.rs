@@ -53,7 +53,7 @@ pub fn untaped(units: u64, slots: u64) -> u128 {
 }
 
 /// Where the next state is kept, if that of unit `at` is, all below `end` are to be reversed, and
-/// `free` slots are left: behind `at`, before `end`.
+/// `free` slots are left: after `at`, before `end`.
 pub(crate) fn split(at: u64, end: u64, free: u64) -> u64 {
     if free == 0 {
         return end - 1;

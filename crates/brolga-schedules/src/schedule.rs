@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 
 use crate::action::{Action, Reversal, SlotId, StepId};
 use crate::bennett::Tasks;
-use crate::method::{Method, Unfit};
+use crate::method::{Method, MethodError};
 use crate::online::{self, SlotAction};
 use crate::units::{HeldState, Numbers, Units};
 use crate::{revolve, treeverse};
@@ -75,7 +75,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// A schedule for a loop of so many steps, or of a number that turns out.
-    pub fn new(method: Method, steps: Option<u64>, reversal: Reversal) -> Result<Self, Unfit> {
+    pub fn new(method: Method, steps: Option<u64>, reversal: Reversal) -> Result<Self, MethodError> {
         method.check(steps)?;
         let block = if method == Method::StoreAll { steps.unwrap_or(u64::MAX) } else { method.block() };
         let units = Units { steps: steps.unwrap_or(u64::MAX), is_known: steps.is_some(), block: block.max(1) };
@@ -427,7 +427,7 @@ pub enum Misuse {
         step: StepId,
         /// The first step of those.
         from: StepId,
-        /// The step behind them.
+        /// The step after them.
         to: StepId,
     },
     /// Bennett's schedule has placed its states for another number of steps.

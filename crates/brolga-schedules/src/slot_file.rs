@@ -27,7 +27,7 @@ use crc32fast::Hasher;
 use crate::action::{SlotId, StepId};
 use crate::slot_error::SlotError;
 
-/// Bytes before a state, and behind it.
+/// Bytes before a state, and after it.
 const HEADER: usize = 40;
 const CHECKSUM: u64 = 4;
 
@@ -172,7 +172,7 @@ impl SlotFile {
         }
     }
 
-    /// The first free stretch that is long enough, or one behind all others.
+    /// The first free stretch that is long enough, or one after all others.
     fn take(&mut self, needed: u64, step: StepId) -> Result<(u64, u64), SlotError> {
         if let Some((at, room)) = self.free.iter().find(|f| *f.1 >= needed).map(|f| (*f.0, *f.1)) {
             self.free.remove(&at);

@@ -35,7 +35,7 @@ impl Slots {
 
     /// Slots in memory, and in a file in this folder, of at most so many bytes. The file has a new
     /// name, and none as soon as the system allows: a process that ends, in whatever way, leaves
-    /// nothing behind. No run opens what another one has made.
+    /// nothing after. No run opens what another one has made.
     pub fn in_folder(folder: &Path, most: u64) -> Result<Self, SlotError> {
         Ok(Self { file: Some(SlotFile::in_folder(folder, most)?), ..Self::default() })
     }

@@ -4,7 +4,7 @@
 //! again?
 //!
 //! **Answer.** With δ slots and τ repetitions left, a stretch from σ to φ is split at `⌈(δσ + τφ) /
-//! (τ + δ)⌉`. The part behind has a slot less, and what is then left in front has a repetition
+//! (τ + δ)⌉`. The part after has a slot less, and what is then left in front has a repetition
 //! less.
 //!
 //! **Cost.** It is optimal where `l = β(δ, τ)`, and takes up to 1.31 times as many units elsewhere.

@@ -13,7 +13,7 @@ fn step(state: u64, index: u64) -> u64 {
     (state ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(23)
 }
 
-/// The states before each step, and the one behind the loop.
+/// The states before each step, and the one after the loop.
 pub(crate) fn states(steps: u64) -> Vec<u64> {
     let mut all = vec![7];
     for i in 0..steps {
@@ -25,7 +25,7 @@ pub(crate) fn states(steps: u64) -> Vec<u64> {
 /// The machine's memory.
 pub(crate) struct Machine {
     states: Vec<u64>,
-    /// The working state, and which it is; nothing behind a reversal.
+    /// The working state, and which it is; nothing after a reversal.
     working: Option<(u64, u64)>,
     slots: BTreeMap<SlotId, (u64, u64)>,
     /// The states on the tape, of steps from this one on.
@@ -33,7 +33,7 @@ pub(crate) struct Machine {
     /// Steps that are not reversed.
     end: u64,
     is_past_turn: bool,
-    /// The end of the loop is seen at the step behind it, not at its last one.
+    /// The end of the loop is seen at the step after it, not at its last one.
     pub is_late: bool,
     /// Most slots of memory, and of files.
     pub most: [usize; 2],
@@ -130,7 +130,7 @@ impl Machine {
                 assert!(!self.is_past_turn, "a second turn");
                 assert_eq!(self.working, Some((self.steps(), self.states[self.states.len() - 1])));
                 self.is_past_turn = true;
-                // What the program does behind the loop.
+                // What the program does after the loop.
                 self.working = None;
             }
         }

@@ -3,12 +3,12 @@
 //! **Question.** A program declares `%f__gradient` or `%f__tangent` and calls it, and `%f` is one
 //! of its functions. What is called?
 //! **Answer.** [`resolved`] puts the derivative into the program, as [`nested::gradient`] makes it,
-//! and behind the declared name a function of this convention:
+//! and after the declared name a function of this convention:
 //!
 //! | | parameters | results |
 //! |---|---|---|
 //! | `%f__gradient` | those of `%f`, the shadow directly behind each pointer; a seed for each float result | those of `%f`, a cotangent for each float parameter |
-//! | `%f__tangent` | those of `%f`, the shadow directly behind each pointer, the tangent behind each float | those of `%f`, a tangent for each float result |
+//! | `%f__tangent` | those of `%f`, the shadow directly behind each pointer, the tangent after each float | those of `%f`, a tangent for each float result |
 //!
 //! All floats are active. Either all 64-bit integers are pointers with a shadow, or none is. A
 //! gradient that needs a tape has one on the heap, of a megabyte for each of its channels,
@@ -28,7 +28,7 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::derived::derivative_of;
-use crate::nested::{self, Nested, NestedParam, NestedResult};
+use crate::nested::{self, NestedDerivative, NestedParam, NestedResult};
 use crate::standalone::typed_tape;
 
 /// A program with the derivatives that these functions, or what they call, call by name.
@@ -161,7 +161,7 @@ impl CalledDerivative {
     }
 
     /// The function behind the declared name.
-    fn wrapper(&self, convention: &Convention, found: &Nested, isa: &dyn TargetIsa) -> ir::Function {
+    fn wrapper(&self, convention: &Convention, found: &NestedDerivative, isa: &dyn TargetIsa) -> ir::Function {
         let name = ir::UserFuncName::testcase(&self.symbol);
         let implied = || convention.signature(isa);
         let signature = self.declared.clone().unwrap_or_else(implied);

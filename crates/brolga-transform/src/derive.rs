@@ -17,7 +17,7 @@ use cranelift_codegen::isa::TargetIsa;
 
 use crate::called::resolved;
 use crate::derived::Derivation;
-use crate::pipeline::all_variants::{DerivationInput, Manner, derive_in_manner};
+use crate::pipeline::all_variants::{DerivationAssumptions, DerivationInput, derive_assuming};
 use crate::pipeline::inline_rollback::attempt;
 use crate::pipeline::{Observer, Stages};
 use crate::program::outline::staying;
@@ -38,14 +38,14 @@ pub fn derive_with(
     let asked = DerivationInput { program, request, options, isa };
     let (inlining, found) = attempt(asked)?;
     let staying = staying(&found.loops);
-    let manner = Manner {
+    let assumptions = DerivationAssumptions {
         staying: &staying,
         inlining: &inlining,
         pieces: found.pieces,
         known: found.known,
         unaligned: found.program.unaligned_doubles,
     };
-    let found = derive_in_manner(asked, manner, Observer { stages: Some(&mut look), statements: None })?;
+    let found = derive_assuming(asked, assumptions, Observer { stages: Some(&mut look), statements: None })?;
     found.verify(isa).map(|()| found)
 }
 

@@ -5,7 +5,7 @@
 //! **Answer.** A [`Derivation`] has the functions: of the root and of others [`DerivedPair`]s or
 //! [`DerivedCombined`] functions, and [`TaskEntry`]s by which the run time enters tasks. Beside
 //! them it has what a run has to be told: which pair belongs to which function address
-//! ([`Addressable`]), whether floats move in pieces, which shadows are overwritten, and what has
+//! ([`AddressableFunction`]), whether floats move in pieces, which shadows are overwritten, and what has
 //! become of loops ([`LoopOutcome`]).
 //!
 //! **Cost.** None at run time. A derivation keeps all derived functions, and the normalised
@@ -123,7 +123,7 @@ pub enum DerivedVariant {
 
 /// A function that may be called through a pointer.
 #[derive(Clone, Debug)]
-pub struct Addressable {
+pub struct AddressableFunction {
     /// The function.
     pub symbol: String,
     /// Identifies its signature.
@@ -148,7 +148,7 @@ pub struct Derivation {
     /// Functions by which the run time enters tasks.
     pub entries: Vec<TaskEntry>,
     /// The captures tuple: which pair belongs to which function address.
-    pub captures: Vec<Addressable>,
+    pub captures: Vec<AddressableFunction>,
     /// One per parameter of the root: its shadow is overwritten, so it need not be filled with
     /// zeros.
     pub overwrites: Vec<bool>,

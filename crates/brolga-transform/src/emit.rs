@@ -12,7 +12,7 @@ use brolga_analysis::Variant;
 use brolga_analysis::memory::alias::Places;
 use brolga_ir::block::CfgBlocks;
 use brolga_ir::inst::Val;
-use brolga_ir::lower::{Fence, LowerEnv, Lowered, Shadows, Standalone, Typed, lower_with_checks};
+use brolga_ir::lower::{Fence, LowerEnv, LoweredFunction, Shadows, StandaloneEnv, TypedTapeEnv, lower_with_checks};
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
 use brolga_ir::{Diagnostics, Effort, Mode, Pass, PassSet, Program, TapeKind};
@@ -40,7 +40,7 @@ pub(crate) struct Emitter<'s, 'f> {
     names: &'s mut Names,
     is_root: bool,
     /// Whether floats are moved in pieces, by this function or another one.
-    fragments: bool,
+    pieces: bool,
     enabled: PassSet,
     /// Whether memory behind the tape cannot be accessed.
     fenced: bool,
@@ -58,7 +58,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
         isa: &'s dyn TargetIsa,
         names: &'s mut Names,
         is_root: bool,
-        fragments: bool,
+        pieces: bool,
     ) -> Self {
         let options = facts.options;
         let mut enabled = options.enabled();
@@ -72,7 +72,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
         let fences = options.tape == TapeKind::Fenced && !options.debug;
         let fenced = fences && isa.triple().operating_system.into_str() == "linux";
         let (remarks, verified) = (Remarks::default(), Passes::verified(options.verify_stages));
-        Self { facts, isa, names, is_root, fragments, enabled, fenced, remarks, verified }
+        Self { facts, isa, names, is_root, pieces, enabled, fenced, remarks, verified }
     }
 
     /// The functions of a variant, and what passes say of loops.
@@ -118,8 +118,8 @@ impl<'s, 'f> Emitter<'s, 'f> {
         let pointers = &facts.pointers;
         let is_address = |v| pointers.root(v).is_some() || pointers.address.contains(v);
         let data_symbol = |key| facts.program.data[key].symbol.clone();
-        let typed = Typed { is_address: &is_address };
-        let standalone = Standalone { data_symbol: &data_symbol, nth: facts.program.nested };
+        let typed = TypedTapeEnv { is_address: &is_address };
+        let standalone = StandaloneEnv { data_symbol: &data_symbol, nth: facts.program.nested };
         let tape = facts.options.tape;
         let env = LowerEnv {
             primal: facts.func(),
@@ -129,9 +129,9 @@ impl<'s, 'f> Emitter<'s, 'f> {
             ct: ct.unwrap_or(&facts.activity.ct),
             width: facts.options.width,
             debug: facts.options.debug,
-            pieces: self.fragments,
+            pieces: self.pieces,
             strand: facts.variant.strand,
-            waits: self.fragments && facts.mode != Mode::Tangent,
+            waits: self.pieces && facts.mode != Mode::Tangent,
             tangents: facts.mode == Mode::Tangent,
             // Elsewhere all integers hand on what is demanded of them.
             numbers: facts.summaries.makes_numbers() && !facts.demanded,
@@ -144,7 +144,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
             watched: Some(&mut watched_sums),
             names: &mut *self.names,
         };
-        let Lowered { mut func, checks, shadows, segment } = lower_with_checks(graph, env);
+        let LoweredFunction { mut func, checks, shadows, segment } = lower_with_checks(graph, env);
         let lowered = self.verified.is_on().then(|| func.clone());
         let checks = self.fenced.then_some(&checks[..]);
         self.passes(&mut func, graph, &watched_sums, &shadows, checks);
@@ -233,7 +233,7 @@ impl<'s, 'f> Emitter<'s, 'f> {
     }
 }
 
-/// Whether a combined function uses its segment, which comes behind the primal's parameters and
+/// Whether a combined function uses its segment, which comes after the primal's parameters and
 /// their deltas.
 fn uses_segment(func: &ir::Function, variant: &Variant) -> bool {
     let entry = func.layout.entry_block().expect("a function has a body");

@@ -12,7 +12,7 @@
 //! shadow     how shadows are stored to
 //! translate  each statement becomes a forward fragment and a reverse fragment, by its rule; in forward
 //!            mode, the statements of its tangents
-//! plan       what is recorded, recomputed, inverted or reloaded; loops that are re-executed
+//! plan       what is recorded, recomputed, inverted or reloaded; II-loops
 //! guards     strong zeros, and versions of the pullback without them
 //! assemble   the forward graph, the pullback, both in one function, or the graph of forward mode
 //! batch      a graph of several derivatives at once
@@ -23,6 +23,9 @@
 //! find_inverse functions that undo others, derived
 //! user_rules functions that are differentiated as a user says
 //! verified   the verifier between the stages
+//! called     derivatives that a program calls by name
+//! stand_in   bodies for imported functions that have an adjoint of the user's
+//! val_map    a map by the names of derived code
 //! pipeline   all of it, for one variant (`derive`: the entry points; `derived`: what comes out)
 //! nested     a derivative as a function of a program, to be derived again
 //! embed      a derivative as functions of another module
@@ -63,10 +66,10 @@ mod val_map;
 pub(crate) mod verified;
 
 pub use derive::{derive, derive_unverified, derive_with};
-pub use derived::{Addressable, Derivation, DerivedCombined, DerivedPair, DerivedVariant, LoopOutcome};
-pub use embed::{Embedded, embed};
+pub use derived::{AddressableFunction, Derivation, DerivedCombined, DerivedPair, DerivedVariant, LoopOutcome};
+pub use embed::{EmbeddedFunctions, embed};
 pub use find_inverse::find_inverse;
-pub use nested::Nested;
+pub use nested::NestedDerivative;
 pub use pipeline::Stages;
 pub use program::abi::Abi;
 pub use translate::tangent::POISON;

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use brolga_ir::{Attached, DataObject, Diagnostic, Diagnostics, FuncKey, Program};
+use brolga_ir::{AttachedValue, DataObject, Diagnostic, Diagnostics, FuncKey, Program};
 use brolga_rules::{CallArg, MathKind, MathRule, UserRule};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, AbiParam, InstBuilder};
@@ -49,7 +49,7 @@ fn set(program: &mut Program, key: FuncKey, rule: &UserRule, imports: bool) -> R
     let UserRule::Adjoint(adjoint) = rule else {
         let rule = rule.for_function(&symbol, &params, &rets)?;
         calls_fit(program, &rule, &signature)?;
-        program.func_mut(key).rule = Some(Attached::new(rule));
+        program.func_mut(key).rule = Some(AttachedValue::new(rule));
         return Ok(());
     };
     adjoint.fits(&symbol, &params, &rets)?;
@@ -75,7 +75,7 @@ fn set(program: &mut Program, key: FuncKey, rule: &UserRule, imports: bool) -> R
         program.define(&symbol, body, |_| 0).map_err(|s| format!("%{s} cannot be defined"))?;
         program.func_mut(key).stand_in = true;
     }
-    program.func_mut(key).adjoint = Some(Attached::new(adjoint.clone()));
+    program.func_mut(key).adjoint = Some(AttachedValue::new(adjoint.clone()));
     Ok(())
 }
 

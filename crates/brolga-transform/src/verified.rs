@@ -2,12 +2,12 @@
 //! [`brolga_ir::verify`].
 //!
 //! **Question.** Which stage broke a graph? Without an answer the fault is seen where the graph is
-//! lowered, or in a gradient. **Answer.** Behind each stage, if `Options::verify_stages` says so,
+//! lowered, or in a gradient. **Answer.** After each stage, if `Options::verify_stages` says so,
 //! the verifier looks at the graph, and at both halves together where both are there. What it finds
 //! is an internal error (AD0902) that names the stage, the function, the block and the instruction.
 //! **Cost.** Near linear in the size of the graph; nothing without the option.
 
-use brolga_clif::verified::{Broken, Passes};
+use brolga_clif::verified::{PassFailure, Passes};
 use brolga_ir::block::CfgBlocks;
 use brolga_ir::verify::{self, Fault, GraphContext, GraphKind};
 use brolga_ir::{Diagnostic, Diagnostics};
@@ -22,7 +22,7 @@ fn known<'a>(kind: GraphKind, facts: &'a Facts<'_>, plan: &'a Plan) -> GraphCont
     GraphContext { kind, primal: facts.func(), ct: &facts.activity.ct, frame, id_bytes: plan.id_bytes }
 }
 
-/// A graph, behind a stage.
+/// A graph, after a stage.
 ///
 /// # Errors
 /// The rules that it breaks: a bug of ours.
@@ -55,7 +55,7 @@ pub(crate) fn with_shapes(
     verify::graph(graph, known).map_err(|faults| internal(stage, &faults, &[graph], facts))
 }
 
-/// A forward pass and its pullback, each by itself and both together, behind a stage.
+/// A forward pass and its pullback, each by itself and both together, after a stage.
 ///
 /// # Errors
 /// The rules that they break: a bug of ours.
@@ -73,7 +73,7 @@ pub(crate) fn pair(
     pullback_of(stage, forward, pullback, facts, plan)
 }
 
-/// A pullback of a forward pass that has been verified, by itself and beside that, behind a stage.
+/// A pullback of a forward pass that has been verified, by itself and beside that, after a stage.
 ///
 /// # Errors
 /// The rules that they break: a bug of ours.
@@ -101,7 +101,7 @@ pub(crate) fn pullback_of(
 /// # Errors
 /// The pass, and what Cranelift's verifier says: a bug of ours.
 pub(crate) fn passes(passes: &mut Passes, symbol: &str) -> Result<(), Diagnostics> {
-    let Some(Broken { pass, function, message }) = passes.take_broken() else { return Ok(()) };
+    let Some(PassFailure { pass, function, message }) = passes.take_broken() else { return Ok(()) };
     let d = Diagnostic::new("AD0901", format!("internal: {function} does not verify behind the pass `{pass}`"))
         .in_func(symbol)
         .note(message)

@@ -80,9 +80,9 @@ fn a_call_of_itself_that_a_function_ends_with_is_a_jump() {
         let to = func.layout.blocks().filter(|&b| func.block_successors(b).any(|s| s == begin)).count();
         (arity(&gradient(body, ResultActivity::Active)).1.len(), to)
     };
-    // From the entry, and from behind the first call.
+    // From the entry, and from after the first call.
     assert_eq!(blocks_to(HALVES), (1, 2));
-    // The first call is the last one of the reverse; behind it a cotangent is added in memory here.
+    // The first call is the last one of the reverse; after it a cotangent is added in memory here.
     let last = HALVES
         .replace("v9 = call fn0(v0, v4)", "v20 = load.f64 v0\n    v21 = call fn0(v0, v4)\n    v9 = fadd v20, v21");
     assert_eq!(blocks_to(&last).0, 2);

@@ -1,12 +1,12 @@
 //! Each stage and pass on small functions.
 
 mod cse;
-mod fragments;
 mod hoist_records;
 mod host;
 mod joint;
 mod marks;
 mod opaque_allocator;
+mod pieces;
 mod preaccumulate;
 mod preserved;
 mod prune;

@@ -88,7 +88,7 @@ fn who_may_be_called_later_records() {
 
 #[test]
 fn few_ways_of_being_called() {
-    // What the first pointer leads to is written behind the calls: all subsets of three arguments.
+    // What the first pointer leads to is written after the calls: all subsets of three arguments.
     let mut calls = String::new();
     for n in 0..8 {
         let arg = |i: usize| if n >> i & 1 == 0 { "v1" } else { "v0" };

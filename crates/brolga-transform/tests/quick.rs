@@ -70,7 +70,7 @@ fn derived(text: &str, effort: Effort, isa: &dyn TargetIsa) -> ir::Function {
     derive(&program, &request, &options, isa).unwrap().combined.expect("one function").func
 }
 
-/// `x ← r x (1 - x)`, n times: each iteration records a number, which a fence behind the tape
+/// `x ← r x (1 - x)`, n times: each iteration records a number, which a fence after the tape
 /// bounds.
 const CHAIN: &str = "function %f(f64, f64, i64) -> f64 system_v {
 block0(v0: f64, v1: f64, v2: i64):
@@ -123,7 +123,7 @@ fn where_a_fence_is_only_loops_load_the_limit_of_the_tape() {
     let loads = |effort, isa: &OwnedTargetIsa| {
         let func = derived(CHAIN, effort, &**isa);
         let entry = func.layout.entry_block().unwrap();
-        // Behind the arguments, and in front of the seed.
+        // Behind the arguments, and before the seed.
         let segment = func.dfg.block_params(entry)[3];
         let insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
         let from = insts.filter_map(|i| match func.dfg.insts[i] {
@@ -141,7 +141,7 @@ fn where_a_fence_is_only_loops_load_the_limit_of_the_tape() {
     }
 }
 
-/// So many times `x ← x < s ? x / 4 + s : x² r`, one behind the other.
+/// So many times `x ← x < s ? x / 4 + s : x² r`, one after the other.
 fn diamonds(n: usize) -> ir::Function {
     use std::fmt::Write as _;
     let mut text = String::from(

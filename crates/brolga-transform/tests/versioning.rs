@@ -119,7 +119,7 @@ fn each_run_of_an_innermost_loop_has_a_sum_of_its_own() {
     assert_eq!(long.derived(), (true, String::new()));
 }
 
-/// What is watched of `Σ y²` over `y = t (a[i] x[0] + b[i] x[1])`, each product behind a condition,
+/// What is watched of `Σ y²` over `y = t (a[i] x[0] + b[i] x[1])`, each product after a condition,
 /// where so many additions are made beside each product.
 fn conditional_terms(beside: u32) -> Vec<Option<Opcode>> {
     let more = |from: u32| {

@@ -7,7 +7,7 @@
 //! alike, at a constant distance. So one number, the shadow delta of the instance pointer, leads to
 //! the shadow of every byte: of linear memory, of globals, of tables. The instance pointer
 //! (`vmctx`, the first parameter of every translated function) is the address of byte 0 of memory
-//! 0; what the instance needs beside its memories lies in front of it:
+//! 0; what the instance needs beside its memories lies before it:
 //!
 //! ```text
 //!        header                        memory 0        guard   memory 1   guard
@@ -60,7 +60,7 @@ const TABLE_CAPACITY: u64 = 1 << 16;
 /// Most entries of all tables together.
 const MOST_ENTRIES: u64 = 1 << 26;
 
-/// Offsets from `vmctx` of what lies in front of it.
+/// Offsets from `vmctx` of what lies before it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     /// What the host keeps of this instance: a pointer.
@@ -87,9 +87,9 @@ pub(crate) struct Layout {
     pub threads: i32,
     /// The same, for the next team only.
     pub next_threads: i32,
-    /// Whether tasks have stacks of their own, behind all that memory may grow to.
+    /// Whether tasks have stacks of their own, after all that memory may grow to.
     pub stacks: bool,
-    /// Bytes in front of `vmctx`, a multiple of the page size.
+    /// Bytes before `vmctx`, a multiple of the page size.
     pub header: u64,
 }
 

@@ -40,10 +40,12 @@
 //! | `layout` | where everything of an instance lies |
 //! | `function/` | one function as CLIF |
 //! | `host/` | what the host does for a module, and the address space that an instance lies in |
-//! | `provided`, `imports/` | what stands behind imports |
+//! | `provided`, `imports/` | what stands after imports |
 //! | `translate/` | all functions as CLIF, with helpers, forks, time loops |
 //! | `library/` | functions of the C library that were compiled into a module |
 //! | `load/` | all of it, in order |
+//! | `forked` | the imports of a module that forks |
+//! | `val`, `error` | what is passed, and what fails |
 //! | `module/`, `gradient`, `instance/`, `products/` | what users hold |
 //!
 //! **Cost.** Translation and compilation once for a module and once for each derivative; address

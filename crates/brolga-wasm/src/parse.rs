@@ -56,7 +56,7 @@ pub(crate) struct MemoryDecl {
 }
 
 /// A global.
-pub(crate) struct Global {
+pub(crate) struct GlobalDecl {
     /// Its type.
     pub ty: GlobalType,
     /// Its initial value, unless it is imported.
@@ -261,7 +261,7 @@ pub(crate) struct Info<'a> {
     /// Memories.
     pub memories: Vec<MemoryDecl>,
     /// Globals.
-    pub globals: Vec<Global>,
+    pub globals: Vec<GlobalDecl>,
     /// Exports in order.
     pub exports: Vec<Export>,
     /// Element segments.
@@ -360,7 +360,7 @@ impl<'a> Info<'a> {
                 for g in globals {
                     let g = g?;
                     supported(g.ty.content_type)?;
-                    self.globals.push(Global { ty: g.ty, init: Some(constant(&g.init_expr)?), import: None });
+                    self.globals.push(GlobalDecl { ty: g.ty, init: Some(constant(&g.init_expr)?), import: None });
                 }
             }
             Payload::ExportSection(exports) => {
@@ -452,7 +452,7 @@ impl<'a> Info<'a> {
             TypeRef::Memory(ty) => self.memories.push(MemoryDecl { ty, import }),
             TypeRef::Global(ty) => {
                 supported(ty.content_type)?;
-                self.globals.push(Global { ty, init: None, import });
+                self.globals.push(GlobalDecl { ty, init: None, import });
             }
             _ => return Err(Error::unsupported(format!("the import {module}.{name}"), 0, NEWER)),
         }
@@ -460,12 +460,13 @@ impl<'a> Info<'a> {
     }
 
     /// The global that says how far C's stack reaches: by its name, or else the first one that the
-    /// module defines, if it begins as one does that a linker has put behind data or a stack.
+    /// module defines, if it begins as one does that a linker has put after data or a stack.
     pub(crate) fn stack_pointer(&self) -> Option<u32> {
         let exported = self.exports.iter().find(|e| e.kind == ExternalKind::Global && e.name == STACK_POINTER);
-        let is_it = |g: &Global| g.ty.mutable && g.ty.content_type == ValType::I32;
-        let imported = |g: &Global| g.import.as_ref().is_some_and(|i| i.name == STACK_POINTER);
-        let begins = |g: &Global| g.init.as_ref()?.literal().filter(|bits| *bits >= 1024 && bits.is_multiple_of(16));
+        let is_it = |g: &GlobalDecl| g.ty.mutable && g.ty.content_type == ValType::I32;
+        let imported = |g: &GlobalDecl| g.import.as_ref().is_some_and(|i| i.name == STACK_POINTER);
+        let begins =
+            |g: &GlobalDecl| g.init.as_ref()?.literal().filter(|bits| *bits >= 1024 && bits.is_multiple_of(16));
         let first = self.globals.iter().position(|g| g.import.is_none());
         let first = first.filter(|&i| begins(&self.globals[i]).is_some()).map(|i| i as u32);
         let named = self.named_stack.or(exported.map(|e| e.index));

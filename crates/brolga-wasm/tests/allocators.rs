@@ -200,7 +200,7 @@ fn an_allocator_that_is_not_there() {
 
 #[test]
 fn memory_for_the_host_is_the_allocators_to_give() {
-    // A heap of all that lies behind 4096, as a C library has it, from the allocator that gives out
+    // A heap of all that lies after 4096, as a C library has it, from the allocator that gives out
     // memory there: buffers in pages that the host grows memory by would be a part of it.
     let module = |functions: &str| {
         let text = format!(

@@ -84,7 +84,7 @@ fn a_float_with_a_foreign_part() {
             // 0.75 and its square have digits in both halves or in the upper one alone.
             for x in [0.3, 0.75] {
                 is_lost(&module(beside, &put(store, value), &call, READ), x);
-                // Read before, and behind.
+                // Read before, and after.
                 let read_before = format!("(local.set $sum {READ}) {call}");
                 let sum = format!("(f64.add (local.get $sum) {READ})");
                 is_lost(&module(beside, &put(store, value), &read_before, &sum), x);
@@ -252,7 +252,7 @@ fn over_what_was_copied() {
                 is_lost(&with(beside, &stores, (64, 260, 8)), x);
             }
         }
-        // There and back, by an odd address, and a number behind.
+        // There and back, by an odd address, and a number after.
         let there_and_back = "(memory.copy (i32.const 301) (i32.const 64) (i32.const 8))
             (i32.store (i32.const 309) (i32.const 7)) (f64.store (i32.const 64) (f64.const 0))";
         is(&with(beside, there_and_back, (64, 301, 8)), 0.3, 0.6);
@@ -314,7 +314,7 @@ fn at_odd_addresses() {
     is_lost(&with(72), 0.3);
 }
 
-/// Words at odd addresses that are halves of two doubles, of a packed record behind a number of
+/// Words at odd addresses that are halves of two doubles, of a packed record after a number of
 /// four bytes: they may be copied, also twice; if their cotangents are added up, that is said.
 /// Those of doubles are a sum, also of doubles of the host's.
 #[test]
@@ -350,7 +350,7 @@ fn words_at_odd_addresses() {
         is_lost(&with(&beside, 256), x);
         is(&with(&restored, 256), x, 1.3 * (2.0 * x + 3.0));
     }
-    // The host's lie at 1025, or four bytes behind that.
+    // The host's lie at 1025, or four bytes after that.
     let of_the_host = |read: u32| {
         format!(
             r#"(module (memory 1) {MOVE}

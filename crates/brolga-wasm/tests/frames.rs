@@ -120,7 +120,7 @@ fn what_lies_there_is_read() {
     }
 }
 
-/// The upper half of a double in the frame is changed, behind a store or a call that may or may not
+/// The upper half of a double in the frame is changed, after a store or a call that may or may not
 /// lead there. The frame is 1008 to 1024, the double at 1016.
 const TAKEN_APART: &str = r#"(module (memory (export "memory") 1) (global $sp (mut i32) (i32.const 1024))
   (func $put (param $p i32) (i32.store (local.get $p) (i32.const 7)))

@@ -109,7 +109,7 @@ fn files_as_emscripten_has_them() {
 
 #[test]
 fn memory_as_emscripten_has_it() {
-    // A buffer of a page and a half behind the memory that there is, filled, and copied by the
+    // A buffer of a page and a half after the memory that there is, filled, and copied by the
     // host.
     let text = |resize: &str, copy: &str| {
         format!(

@@ -1,11 +1,11 @@
 //! Calls that run whole, in the reverse half, where memory is bounded by the module: although they
-//! trap, and although globals are written behind them.
+//! trap, and although globals are written after them.
 
 use brolga_wasm::brolga::{Inline, Mode, Options};
 use brolga_wasm::{Gradient, Instance, Module, Val, ValType, default_activity};
 
 /// The sum of squares of an array, by halves, with a frame on C's stack around it. At the leaves
-/// the callee traps where `n` is zero; `after` stands behind the outer call.
+/// the callee traps where `n` is zero; `after` stands after the outer call.
 fn module(after: &str) -> Module {
     let text = format!(
         r#"(module

@@ -1,4 +1,4 @@
-//! Accesses at the end of memory: what lies behind the last byte is the first one by 32-bit
+//! Accesses at the end of memory: what lies after the last byte is the first one by 32-bit
 //! arithmetic, if memory has all of its pages.
 
 use brolga_wasm::brolga::{Effort, Mode, Options};

@@ -25,7 +25,7 @@ fn module(functions: &str, result: &str) -> Module {
     Module::new(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// Where a double lies behind something else: a float, or integers.
+/// Where a double lies after something else: a float, or integers.
 fn with(first: Result<f64, i32>) -> impl Fn(&mut Instance) -> u32 {
     move |instance| {
         let at = instance.alloc_f64(&[0.0, 3.0]).unwrap();

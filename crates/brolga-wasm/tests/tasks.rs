@@ -259,7 +259,7 @@ fn a_stack_that_is_too_small_or_is_kept_is_a_trap() {
     assert_eq!(code(run(&with_body("", leaking, CALL), 2, 5)), "kept_stack");
 }
 
-/// The task of number 3 divides by zero, and those behind it end in another way.
+/// The task of number 3 divides by zero, and those after it end in another way.
 #[test]
 fn the_first_trap_is_reported() {
     let body = "(if (i32.ge_s (local.get $lo) (i32.const 3)) (then
@@ -417,7 +417,7 @@ fn tasks_make_numbers_of_bits() {
 #[test]
 fn tasks_make_numbers_of_integers() {
     let number = |at: &str| format!("(f64.convert_i32_s (i32.load offset={at} (local.get $ctx)))");
-    // One for each task, four bytes apart, behind one that all tasks read.
+    // One for each task, four bytes apart, after one that all tasks read.
     let body = format!(
         "(local.set $f (i32.add (local.get $ctx) (i32.mul (local.get $lo) (i32.const 8))))
          (f64.store (local.get $f) (f64.mul (f64.load (local.get $f))

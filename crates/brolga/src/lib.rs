@@ -8,7 +8,9 @@
 //! pullback, which maps cotangents of the results to cotangents of the arguments; or, in
 //! [`Mode::Combined`], one function that does both. In [`Mode::Tangent`] one function computes
 //! values and tangents. [`drivers`] makes gradients, Jacobians and Hessians at points of these, and
-//! [`second`] Hessian-vector products.
+//! [`second`] Hessian-vector products. `jit` compiles, `stages` prints what the pipeline did,
+//! `cache` keeps rules for calls that ask for them again, `error` has what can go wrong, and
+//! `quiet` makes panics errors.
 //!
 //! **Cost.** A derivative is derived and compiled once, and called as often as is wanted. By
 //! default that is done with little effort first, and with all when calls have paid for it

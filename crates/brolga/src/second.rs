@@ -35,7 +35,7 @@ use brolga_ir::{
 };
 use brolga_runtime::Workspace;
 use brolga_transform::called::resolved;
-use brolga_transform::nested::{Nested, NestedParam, NestedResult, gradient, tangent};
+use brolga_transform::nested::{NestedDerivative, NestedParam, NestedResult, gradient, tangent};
 use cranelift_codegen::data_value::DataValue;
 use cranelift_codegen::ir::{Signature, Type, types};
 
@@ -220,7 +220,7 @@ impl HessianRule {
         let values = options.mode != Mode::Gradient;
         let options = Options { mode: outer, memory: MemoryMode::Leave, ..options.clone() };
         let rule = DerivedRule::new(&nested.program, &outer_request(request, &nested), &options)?;
-        let Nested { params, results, .. } = nested;
+        let NestedDerivative { params, results, .. } = nested;
         let primal = program.funcs[request.func].signature.clone();
         let (request, capacity) = (request.clone(), options.tape_limit);
         Ok(Self {
@@ -236,7 +236,7 @@ impl HessianRule {
         })
     }
 
-    /// The rule of the outer derivative behind it: in forward mode, or in reverse mode.
+    /// The rule of the outer derivative after it: in forward mode, or in reverse mode.
     ///
     /// ```
     /// # use brolga::{Arg, ArgSpec, HessianRule, Mode, Options, Request, cranelift_codegen::data_value::DataValue};
@@ -466,7 +466,7 @@ impl HessianRule {
 /// The request of the outer derivative: what is active or duplicated is so again, shadows are
 /// duplicated, seeds constant and directions active, and of the results the cotangents and the
 /// tangents have derivatives.
-fn outer_request(request: &Request, nested: &Nested) -> Request {
+fn outer_request(request: &Request, nested: &NestedDerivative) -> Request {
     // What is apart from all other memory has a shadow that is.
     let apart = |i: usize| Promises { noalias: request.args[i].promises.noalias, ..Promises::default() };
     let spec = |i: usize| ArgSpec { promises: apart(i), ..request.args[i] };

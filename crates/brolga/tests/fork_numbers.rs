@@ -176,7 +176,7 @@ fn memory() -> Vec<u64> {
     words
 }
 
-/// The shadow behind two runs, the first of which begins with a cotangent for each result.
+/// The shadow after two runs, the first of which begins with a cotangent for each result.
 fn shadow(rule: &DerivedRule, more: &[DataValue], declared: bool) -> Result<Vec<u64>, Error> {
     let mut shadow = vec![0_u64; 262];
     for run in 0..2 {

@@ -89,7 +89,7 @@ fn tasks_on_the_tape_of_what_forks_fork_themselves() {
         });
         assert!(runs[0] == runs[1] && runs[0] == runs[2], "{inner}");
         let found: Vec<f64> = runs[0].iter().map(|x| f64::from_bits(*x)).collect();
-        // The shadow behind the first call: what it held, and 1.5 for each of the tasks.
+        // The shadow after the first call: what it held, and 1.5 for each of the tasks.
         let times = 1.5 * 64.0 * inner as f64;
         let wanted =
             [times / 1.5 * x * (x * x + y * y), x, y, 0.5 + times * (3.0 * x * x + y * y), -0.5 + times * 2.0 * x * y];

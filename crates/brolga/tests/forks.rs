@@ -20,7 +20,7 @@ pub(crate) fn options(mode: Mode, threads: usize) -> Options {
 }
 
 /// Value, memory and shadows of two calls in a row, with shadows that are not zero at first; in
-/// forward mode the tangent behind the value.
+/// forward mode the tangent after the value.
 pub(crate) fn outcome(
     rule: &DerivedRule,
     cells: &[f64],
@@ -165,7 +165,7 @@ pub(crate) fn cells() -> Vec<f64> {
 fn tasks_share_what_they_read() {
     let found = called("squares", &cells(), &[64, 100], &options(Mode::Split, 2)).unwrap();
     let value = |i: usize| f64::from_bits(found[i]);
-    // x₀² x₁² s², and behind it the cells.
+    // x₀² x₁² s², and after it the cells.
     let (x, s) = (cells(), cells()[64]);
     assert!((value(0) - (x[0] * x[0] * x[1] * x[1]) * s * s).abs() < 1e-12);
     // The first call's pullback, twice: shadows that were 0.5 - i, and the seed 1.5.
@@ -409,7 +409,7 @@ fn tasks_have_heap_blocks() {
         // x⁵, with a shadow of 0.5 and a seed of 1.5, in pullbacks that are called twice.
         let slope = 1.5 * 5.0 * 1.25_f64.powi(4);
         let times = if mode == Mode::Split { 2.0 } else { 1.0 };
-        // A gradient alone has no value in front of memory and shadow.
+        // A gradient alone has no value before memory and shadow.
         let n = found.len() / 2;
         let shadow = |call: usize| f64::from_bits(found[call * n + n - 1]);
         assert!(n == 2 || f64::from_bits(found[0]) == 1.25_f64.powi(5));

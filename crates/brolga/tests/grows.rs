@@ -11,7 +11,7 @@ use brolga::{ArgActivity, Effort, Mode, Options, Request};
 use brolga_testing::{counting, program};
 use brolga_transform::derive::derive;
 
-/// So many branches that join again, one behind the other: blocks from `block`, values from
+/// So many branches that join again, one after the other: blocks from `block`, values from
 /// `value`; what comes out at the end, and in which block.
 fn diamonds(text: &mut String, n: usize, mut block: usize, mut x: usize, value: usize) -> (usize, usize) {
     for i in 0..n {

@@ -159,7 +159,7 @@ return v90
     (text, ty)
 }
 
-/// Bytes behind the end of the tape that must stay as they are.
+/// Bytes after the end of the tape that must stay as they are.
 const MARGIN: usize = 64;
 
 #[test]
@@ -226,7 +226,7 @@ fn loops_that_ask_once_do_what_they_do_when_they_ask_each_time() {
     assert!(taken * 2 > programs && exact > 5000 && full > 5000, "{taken} taken, {exact} exact, {full} full");
 }
 
-/// Loops whose records are not one after the other: in a loop, in a callee, behind a call, of two
+/// Loops whose records are not one after the other: in a loop, in a callee, after a call, of two
 /// lengths by turns.
 const PROGRAM: &str = "
 function %steps(f64, i64, i64) -> f64 {

@@ -49,7 +49,7 @@ fn the_index_tells_the_way_if_it_is_to_be_had() {
     assert!(!overwritten.contains(table) && overwritten.contains(log), "{overwritten}");
 }
 
-/// What the plan says of a join that runs once, behind a branch on an argument of this type.
+/// What the plan says of a join that runs once, after a branch on an argument of this type.
 fn plan_of_join(branch: &str, ty: &str, mode: Mode) -> String {
     let text = "function %f(TYPE, f64) -> f64 system_v {
         block0(v0: TYPE, v1: f64):

@@ -232,7 +232,7 @@ block0(v0: i64, v1: i64, v2: i64):
 }
 ";
 
-/// A function that runs others before and behind two loops, which record, too.
+/// A function that runs others before and after two loops, which record, too.
 const AROUND: &str = "
 function %NAME(i64, i64, i64) -> f64 {
     fn0 = %warm(i64, i64)

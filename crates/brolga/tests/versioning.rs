@@ -434,7 +434,7 @@ const WIDE: usize = 13;
 enum Besides {
     /// Nothing, and the way is the same in each iteration.
     Nothing,
-    /// The same, but the inner loop is entered behind a condition, which is the same in each
+    /// The same, but the inner loop is entered after a condition, which is the same in each
     /// iteration.
     SameCondition,
     /// An element of the matrix is written, once what comes next has been read.
@@ -570,7 +570,7 @@ fn check_anew<F: Float>(besides: Besides) {
                 for bad in [1.5, f64::INFINITY, f64::NAN] {
                     let mut numbers: Vec<F> = (0..all).map(|i| F::of((i % 7) as f64 - 2.5)).collect();
                     numbers[place] = F::of(bad);
-                    // Behind the matrix there is what is read if it moves.
+                    // After the matrix there is what is read if it moves.
                     let last = numbers[WIDE * ROWS - 1];
                     let found = [&without, &with].map(|rule| {
                         let parts = [0..WIDE * ROWS, WIDE * ROWS..all - 1, all - 1..all];
@@ -696,7 +696,7 @@ fn a_recursion_is_worth_watching() {
 }
 
 /// `Σᵢ √sᵢ + tanh sᵢ` over those `i` whose `w[i]` is not zero, where `sᵢ = Σⱼ (a[i][j] - x[j])²`: a
-/// root and a call behind an inner loop.
+/// root and a call after an inner loop.
 const DISTANCES: &str = "
 function %distances(i64, i64, i64, i64, i64) -> FLOAT system_v {
     fn0 = %tanhSUFFIX(FLOAT) -> FLOAT system_v

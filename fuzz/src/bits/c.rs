@@ -1,4 +1,12 @@
 //! Programs as C.
+//!
+//! **Question.** A program is statements on places. Which C does what they say, in the way of an
+//! access that they name?
+//!
+//! **Answer.** A text for each statement: bits are had by `memcpy`, a union, words or bytes, and
+//! changed by integer operators. All programs of a module share types and helpers.
+//!
+//! **Cost.** One walk over the statements.
 
 use std::fmt::Write;
 
@@ -241,7 +249,7 @@ impl Writer<'_> {
         if shared && (used[2] || used[3]) {
             let (a, b) = (name(p.array(2)), name(p.array(3)));
             let rec = format!("struct {{ {a} a; int tag; {b} b; }} rec_{}[{LENGTH}];", self.name);
-            let global = p.own[0].storage != Storage::Frame;
+            let global = p.local_arrays[0].storage != Storage::Frame;
             if global {
                 writeln!(self.helpers, "static {rec}").expect("writing to a string");
             }
@@ -251,8 +259,8 @@ impl Writer<'_> {
                 self.line(&rec);
             }
         } else {
-            let own: Vec<_> = (2..ARRAYS).filter(|a| used[*a]).collect();
-            for a in &own {
+            let local_arrays: Vec<_> = (2..ARRAYS).filter(|a| used[*a]).collect();
+            for a in &local_arrays {
                 if let Some(text) = self.global(*a) {
                     writeln!(self.helpers, "{text}").expect("writing to a string");
                 }
@@ -260,7 +268,7 @@ impl Writer<'_> {
             let head = self.head(t, r);
             self.out.push_str(&head);
             self.line("top = 0;");
-            for a in own {
+            for a in local_arrays {
                 if let Some(text) = self.local(a) {
                     self.line(&text);
                 }
@@ -303,7 +311,7 @@ impl Writer<'_> {
 
     fn global(&self, a: usize) -> Option<String> {
         let (t, n) = (name(self.program.array(a)), &self.name);
-        match self.program.own[a - 2].storage {
+        match self.program.local_arrays[a - 2].storage {
             Storage::Global => Some(format!("static {t} a{a}_{n}[{LENGTH}];")),
             Storage::Beside => Some(format!("static struct {{ int tag; {t} f; int tail; }} a{a}_{n}[{LENGTH}];")),
             _ => None,
@@ -313,7 +321,7 @@ impl Writer<'_> {
     fn local(&self, a: usize) -> Option<String> {
         let f = self.program.array(a);
         let (t, u, n, bytes) = (name(f), word(f), &self.name, f.bits() / 8);
-        match self.program.own[a - 2].storage {
+        match self.program.local_arrays[a - 2].storage {
             Storage::Frame => Some(format!("{t} a{a}_{n}[{LENGTH}];")),
             Storage::Packed => {
                 Some(format!("struct __attribute__((packed)) {{ int tag; {t} f; }} a{a}_{n}[{LENGTH}];"))
@@ -346,7 +354,7 @@ impl Writer<'_> {
                 let field = match a {
                     0 | 1 => "",
                     _ if self.program.shared => [".a", ".b"][a - 2],
-                    _ => match self.program.own[a - 2].storage {
+                    _ => match self.program.local_arrays[a - 2].storage {
                         Storage::Packed | Storage::Beside | Storage::Union => ".f",
                         _ => "",
                     },

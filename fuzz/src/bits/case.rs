@@ -128,7 +128,7 @@ pub fn level_of(number: u64, index: usize) -> Level {
 
 /// A program alone, as a file.
 pub fn file(program: &Program, number: u64, level: usize, said: &str) -> String {
-    let Program { own, shared, body, .. } = program;
+    let Program { local_arrays, shared, body, .. } = program;
     let source = c::module([(number, program)]);
-    format!("{}\n// made {own:?} {shared} {body:?}\n", Case::new(program, number, level).file(&source, said))
+    format!("{}\n// made {local_arrays:?} {shared} {body:?}\n", Case::new(program, number, level).file(&source, said))
 }

@@ -1,4 +1,11 @@
 //! Random programs about bits of floats.
+//!
+//! **Question.** Which programs find faults in how bits of floats are followed?
+//!
+//! **Answer.** Statements of all kinds at random places, a kind of floats for each module; the
+//! number of a program is the seed. Each is one that [`super::dual`] has a slope for.
+//!
+//! **Cost.** A walk over some dozens of statements.
 
 use brolga_oracle::generate::Source;
 
@@ -14,25 +21,25 @@ pub const TOGETHER: u64 = 50;
 pub fn program(number: u64) -> Program {
     let kind = Source::seed(number / TOGETHER).weighted(&[(2, Kind::Mixed), (1, Kind::Doubles), (1, Kind::Singles)]);
     let mut s = Source::seed(number.wrapping_mul(0x2545_f491_4f6c_dd1d));
-    let mut own = || Array { float: kind.float(s.chance(50)), storage: s.choose(&STORAGES) };
-    let own = [own(), own()];
-    let mut shape = Maker { program: empty(kind, own, &mut s), s, loops: 0 };
+    let mut local_arrays = || Array { float: kind.float(s.chance(50)), storage: s.choose(&STORAGES) };
+    let local_arrays = [local_arrays(), local_arrays()];
+    let mut shape = Maker { program: empty(kind, local_arrays, &mut s), s, loops: 0 };
     let statements = shape.s.choose(&[1, 1, 2, 2, 3, 5]);
     shape.program.body = shape.block(statements);
     shape.program
 }
 
-fn empty(kind: Kind, own: [Array; 2], s: &mut Source) -> Program {
+fn empty(kind: Kind, local_arrays: [Array; 2], s: &mut Source) -> Program {
     let mut inputs = [0.0; INPUTS];
     for x in &mut inputs {
         // Numbers with digits everywhere, none of them a power of two.
         let magnitude = 0.26 + s.below(1 << 20) as f64 / (1 << 19) as f64 + 1.0 / 3e7;
         *x = if s.chance(40) { -magnitude } else { magnitude };
     }
-    let shared = own.iter().all(|a| matches!(a.storage, Storage::Frame | Storage::Global | Storage::Beside));
+    let shared = local_arrays.iter().all(|a| matches!(a.storage, Storage::Frame | Storage::Global | Storage::Beside));
     Program {
         kind,
-        own,
+        local_arrays,
         shared: shared && s.chance(60),
         body: Vec::new(),
         // A cotangent that cannot be followed ends the run, so not every number has one.

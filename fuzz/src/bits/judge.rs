@@ -1,4 +1,13 @@
 //! Whether a derivative of a module's function is right.
+//!
+//! **Question.** The engine may be right, may refuse, or may trap where a cotangent reaches what it
+//! does not follow. Which of it is a find?
+//!
+//! **Answer.** Value and gradient are compared with what [`super::dual`] says, and with the tape
+//! oracle where that is not certain. A refusal counts where the program does not calculate with
+//! bits.
+//!
+//! **Cost.** A derivation, a run of the gradient, and sometimes one of the oracle.
 
 use std::fmt;
 

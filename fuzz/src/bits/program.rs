@@ -115,7 +115,7 @@ pub enum Storage {
     Frame,
     /// In a data object.
     Global,
-    /// In the frame; elements are fields of packed records behind an `int`.
+    /// In the frame; elements are fields of packed records after an `int`.
     Packed,
     /// In a data object; elements are fields of records between two `int`s.
     Beside,
@@ -410,7 +410,7 @@ pub struct Program {
     /// Which floats there are.
     pub kind: Kind,
     /// The program's own arrays, which are the third and the fourth.
-    pub own: [Array; 2],
+    pub local_arrays: [Array; 2],
     /// Whether the own arrays are fields of one record.
     pub shared: bool,
     /// What it does.
@@ -434,7 +434,7 @@ impl Program {
         match array {
             0 => self.kind.float(true),
             1 => self.kind.float(false),
-            own => self.own[own - 2].float,
+            local => self.local_arrays[local - 2].float,
         }
     }
 
@@ -448,7 +448,7 @@ impl Program {
 
     /// Whether an array's elements have integers beside them.
     pub fn tagged(&self, array: usize) -> bool {
-        array >= 2 && (self.shared || matches!(self.own[array - 2].storage, Storage::Packed | Storage::Beside))
+        array >= 2 && (self.shared || matches!(self.local_arrays[array - 2].storage, Storage::Packed | Storage::Beside))
     }
 
     /// Whether an array's elements lie side by side.

@@ -1,4 +1,11 @@
 //! Smaller programs that fail in the same way.
+//!
+//! **Question.** Which statements of a program does a failure need?
+//!
+//! **Answer.** One thing is left out at a time, coarse ones first, as long as the program still
+//! fails; every edit takes something away for good, so it ends.
+//!
+//! **Cost.** A judgement for each edit that is tried.
 
 use anyhow::Result;
 
@@ -38,14 +45,14 @@ fn candidates(program: &Program) -> Vec<Program> {
         all.push(with(&|p| p.shared = false));
     }
     for i in 0..2 {
-        if program.own[i].storage != Storage::Frame {
-            all.push(with(&|p| p.own[i].storage = Storage::Frame));
+        if program.local_arrays[i].storage != Storage::Frame {
+            all.push(with(&|p| p.local_arrays[i].storage = Storage::Frame));
         }
     }
     if program.kind == Kind::Mixed {
         for (kind, float) in [Kind::Doubles, Kind::Singles].map(|k| (k, k.float(true))) {
-            let own = program.own.map(|a| Array { float, ..a });
-            all.push(with(&|p| (p.kind, p.own) = (kind, own)));
+            let local_arrays = program.local_arrays.map(|a| Array { float, ..a });
+            all.push(with(&|p| (p.kind, p.local_arrays) = (kind, local_arrays)));
         }
     }
     all.retain(valid);

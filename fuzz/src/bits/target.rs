@@ -1,4 +1,11 @@
 //! The campaign's side: programs by number, each at every level, and finds as C.
+//!
+//! **Question.** What does a campaign about bits judge, and which finds are new?
+//!
+//! **Answer.** Case `n` is program `n / 4` at level `n % 4`. A find is known if a small program of
+//! its class consists of the same words.
+//!
+//! **Cost.** One compilation for the programs of a module.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -73,7 +80,7 @@ fn manner(class: &str) -> &str {
 
 /// The words of a program's statements, and where its arrays lie.
 fn words(program: &Program) -> BTreeSet<String> {
-    let text = format!("{:?} {:?}", program.body, program.own.map(|a| a.storage));
+    let text = format!("{:?} {:?}", program.body, program.local_arrays.map(|a| a.storage));
     let split = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|w| w.len() > 3 && *w != "Frame");
     split.map(str::to_owned).collect()
 }

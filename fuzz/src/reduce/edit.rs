@@ -1,4 +1,11 @@
-//! The edits, and cleaning up behind them.
+//! The edits, and cleaning up after them.
+//!
+//! **Question.** Which changes make a program smaller and leave it valid?
+//!
+//! **Answer.** A function of a program and a number for each kind of edit: the n-th place where it
+//! can be done, if there is one. Zeros take the place of what is removed.
+//!
+//! **Cost.** A copy of the program for each edit.
 
 use std::collections::HashSet;
 

@@ -45,7 +45,7 @@ impl ReducibleProgram {
     }
 }
 
-/// The printer repeats constants behind every instruction that uses one.
+/// The printer repeats constants after every instruction that uses one.
 fn without_comments(text: &str) -> String {
     let lines = text.trim_end().lines().map(|l| l.split("  ; v").next().unwrap_or(l).trim_end());
     lines.collect::<Vec<_>>().join("\n")

@@ -1,4 +1,11 @@
 //! Edits of the function that is called, which change the call too.
+//!
+//! **Question.** A parameter or a result of the called function is left out. What becomes of the
+//! call that a file has in its `; grad:` line?
+//!
+//! **Answer.** The line is read as lists, and loses the same entry.
+//!
+//! **Cost.** A copy of the program for each edit.
 
 use cranelift_codegen::ir::{Function, Opcode, ValueList};
 

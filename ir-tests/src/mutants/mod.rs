@@ -56,7 +56,7 @@ impl<'a> Subject<'a> {
     /// engine refuses it.
     pub fn new(file: &'a File, index: usize, memory: MemoryMode) -> Option<Self> {
         let request = requests(file).into_iter().nth(index)?.request;
-        // What is in front of loops in lanes only chooses between two ways of doing the same, so a
+        // What is before loops in lanes only chooses between two ways of doing the same, so a
         // mistake there changes nothing that could be noticed. `vectorise.rs` of the tests of
         // `brolga-clif` looks after it.
         let disabled = PassSet::from(Pass::Vectorise);
@@ -158,7 +158,7 @@ pub fn noticed(
     Ok((!found.is_ok()).then_some("differences"))
 }
 
-/// The file behind a name such as `cases/memory/loads.clif`.
+/// The file after a name such as `cases/memory/loads.clif`.
 pub fn read(root: &Path, name: &str) -> Option<File> {
     File::read(&root.join(name)).ok()
 }

@@ -1,4 +1,4 @@
-//! A differential equation behind a trait object, solved by embedded Runge-Kutta steps of adaptive
+//! A differential equation after a trait object, solved by embedded Runge-Kutta steps of adaptive
 //! length (Bogacki and Shampine, orders 3 and 2). Sines are imports.
 
 #[link(wasm_import_module = "env")]

@@ -15,8 +15,6 @@ const TABLES: &[(&str, &str)] = &[
     ("crates/brolga-rules/src/table.rs", "opcode_rule"),
     ("crates/brolga-wasm/src/function/ops.rs", "number"),
     ("crates/brolga-wasm/src/function/simd.rs", "vector_numbers"),
-    ("crates/brolga/tests/monotone_rows.rs", "program"),
-    ("crates/brolga-clif/tests/vectorise.rs", "program"),
     ("crates/brolga/tests/stages.rs", "load_and_store"),
     ("crates/brolga/tests/stages.rs", "loop_of_two_values"),
 ];

@@ -191,7 +191,7 @@ const FOLDERS: &[(&str, &[AllowedImports])] = &[
             ("compare", &["bind", "output", "run", "text", "value"]),
             ("tangent", &["bind", "inputs", "memory", "run", "text", "value"]),
             ("batch", &["bind", "memory", "run", "tangent", "value"]),
-            ("second", &["bind", "inputs", "memory", "quiet", "run", "tangent", "value"]),
+            ("second", &["batch", "bind", "inputs", "memory", "quiet", "run", "tangent", "value"]),
             ("jacobian", &["batch", "bind", "inputs", "memory", "run", "second", "tangent", "value"]),
             (
                 "check",

@@ -1,7 +1,8 @@
 //! Rules that no compiler knows.
 //!
 //! - Every Rust file begins with a `//!` header, which in the crates says what question the file
-//!   answers, or which problem it solves, and at what cost.
+//!   answers, or which problem it solves, how, and at what cost.
+//! - The header of a `lib.rs` of a crate names its modules.
 //! - No Rust file has more than 800 lines.
 //! - Nothing is left over from writing: no `dbg!`, `todo!`, `unimplemented!`; no test is skipped or
 //!   expected to panic.
@@ -56,6 +57,7 @@ pub fn run() -> Result<(), Failure> {
         if extension == Some("rs") {
             violations.extend(functions::check(&name, &text).into_iter().map(|v| format!("{name}: {v}")));
             violations.extend(header(&name, &text).map(|v| format!("{name}: {v}")));
+            violations.extend(map(&name, &text).into_iter().map(|v| format!("{name}: {v}")));
         }
         violations.extend(found.into_iter().map(|v| format!("{name}: {v}")));
     }
@@ -96,11 +98,32 @@ fn header(name: &str, text: &str) -> Option<String> {
         return None;
     }
     let says = |words: &[&str]| header.iter().any(|l| words.iter().any(|w| l.contains(w)));
-    match (says(&["**Question", "**Problem"]), says(&["**Cost"])) {
-        (false, _) => Some("its header has no **Question.** and no **Problem.**".to_owned()),
-        (true, false) => Some("its header has no **Cost.**".to_owned()),
-        (true, true) => None,
+    let missing = if !says(&["**Question", "**Problem"]) {
+        "**Question.** and no **Problem.**"
+    } else if !says(&["**Answer"]) {
+        "**Answer.**"
+    } else if !says(&["**Cost"]) {
+        "**Cost.**"
+    } else {
+        return None;
+    };
+    Some(format!("its header has no {missing}"))
+}
+
+/// Modules that the header of a `lib.rs` does not name.
+fn map(name: &str, text: &str) -> Vec<String> {
+    if !name.starts_with("crates/") || !name.ends_with("/src/lib.rs") {
+        return Vec::new();
     }
+    let header: String = text.lines().filter(|l| l.starts_with("//!")).collect();
+    let words: Vec<&str> = header.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let module = |line: &str| {
+        let (before, rest) = line.split_once("mod ")?;
+        let visible = before.is_empty() || before.starts_with("pub") && before.ends_with(' ');
+        rest.strip_suffix(';').filter(|_| visible).map(str::to_owned)
+    };
+    let unnamed = text.lines().filter_map(module).filter(|m| !words.contains(&m.as_str()));
+    unnamed.map(|m| format!("its header does not name the module `{m}`")).collect()
 }
 
 /// What is wrong with a Rust file.
@@ -150,7 +173,7 @@ fn clif(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_LINES, clif, forbidden, header, rust};
+    use super::{MOST_LINES, clif, forbidden, header, map, rust};
 
     #[test]
     fn leftovers_are_found() {
@@ -169,13 +192,21 @@ mod tests {
     #[test]
     fn headers_say_what_a_file_is_for() {
         let code = "\nfn f() {}".repeat(40);
-        let all = format!("//! Liveness.\n//!\n//! **Question.** Which?\n//! **Cost.** A walk.{code}");
+        let says = "//! **Question.** Which?\n//! **Answer.** All.\n//! **Cost.** A walk.";
+        let all = format!("//! Liveness.\n//!\n{says}{code}");
         assert_eq!(header("crates/a/src/b.rs", &all), None);
-        for (part, missing) in [("**Question.**", "**Question.**"), ("**Cost.**", "**Cost.**")] {
+        for part in ["**Question.**", "**Answer.**", "**Cost.**"] {
             let found = header("crates/a/src/b.rs", &all.replace(part, "")).expect("it says less");
-            assert!(found.contains(missing), "{found}");
+            assert!(found.contains(part), "{found}");
         }
         assert_eq!(header("crates/a/src/b.rs", "//! Parts.\nmod a;"), None);
         assert_eq!(header("crates/a/tests/b.rs", &format!("//! Tests.{code}")), None);
+    }
+
+    #[test]
+    fn maps_of_crates_are_complete() {
+        let text = "//! Parts: `a` and [`b`].\n\nmod a;\npub mod b;\npub(crate) mod c;\n// mod d;\n";
+        assert_eq!(map("crates/x/src/lib.rs", text), ["its header does not name the module `c`"]);
+        assert!(map("crates/x/src/y.rs", text).is_empty());
     }
 }

@@ -12,13 +12,17 @@ const WIDTH: usize = 100;
 /// Documents that are made by a test or a command, at least for the most part: no bound on lines.
 const GENERATED: [&str; 3] = ["docs/DESIGN-BY-EXAMPLE.md", "docs/DIAGNOSTICS.md", "docs/RULES.md"];
 /// Words for a subject that is not named.
-const VAGUE: [&str; 6] = [
+const VAGUE: [&str; 10] = [
     concat!("no", "body"),
     concat!("some", "body"),
     concat!("who", "ever"),
     concat!("any", "body"),
     concat!("every", "body"),
     concat!("no", " ", "one"),
+    concat!("any", "one"),
+    concat!("some", "one"),
+    concat!("every", "one"),
+    concat!("who", " ", "knows"),
 ];
 /// Keywords of comments of CLIF that commands read (`brolga_driver::Directive`).
 const DIRECTIVES: [&str; 6] = ["grad", "trap", "error", "data", "inverse", "bless"];

@@ -12,8 +12,8 @@
 //! elsewhere. It is not believed of an integer that comes from memory that holds floats of both
 //! sizes, directly or by way of a callee, and goes to such memory, to a callee that hands it on, or
 //! to a caller that does not know what it is. Such an integer has no width, so it is a piece (see
-//! [`super::fragments`]), and the access that knows the size of the float puts it together.
-//! Directly behind the store of a float it is known what is read there.
+//! [`super::pieces`]), and the access that knows the size of the float puts it together.
+//! Directly after the store of a float it is known what is read there.
 //!
 //! **Errs** on the side of pieces, which are slower, and of traps, where something is done to such
 //! an integer that pieces cannot go through.

@@ -4,9 +4,9 @@
 //! do they share?
 //!
 //! **Answer.** [`ActivityInput`] is what the analysis is given: the function, and what other
-//! analyses say of it. [`Cx`] holds the answer as it grows ([`Activity`]), memory that may hold
-//! something active, and problems ([`Problem`]), which are reported only if what they are about
-//! turns out to be useful.
+//! analyses say of it. [`ActivityCx`] holds the answer as it grows ([`Activity`]), memory that may
+//! hold something active, and problems ([`Problem`]), which are reported only if what they are
+//! about turns out to be useful.
 //!
 //! **Cost.** Problems are compared with those before them, one for each instruction and code.
 
@@ -19,7 +19,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use super::answer::Activity;
-use super::demand::{DemandInput, Demanded};
+use super::demanded_bits::{DemandInput, DemandedBits};
 use super::ulp::Steps;
 use super::width;
 use crate::cfg::Cfg;
@@ -67,7 +67,7 @@ pub struct ActivityInput<'a> {
     /// Whether problems with bits are left to the run.
     pub untracked: Untracked,
     /// Whether some function of the program computes a float's bits from integers in memory (see
-    /// [`super::demand`]).
+    /// [`super::demanded_bits`]).
     pub demanded: bool,
 }
 
@@ -98,9 +98,9 @@ pub(super) struct Problem {
 }
 
 /// The analysis at work.
-pub(super) struct Cx<'a> {
-    pub i: &'a ActivityInput<'a>,
-    pub a: Activity,
+pub(super) struct ActivityCx<'a> {
+    pub input: &'a ActivityInput<'a>,
+    pub answer: Activity,
     pub useful: EntitySet<ir::Value>,
     /// Classes of memory (see [`crate::kinds::contents`]) that may hold something active.
     pub active_memory: EntitySet<ir::Value>,
@@ -116,9 +116,9 @@ pub(super) struct Cx<'a> {
     /// Where a float's bits meet an integer that no rule follows.
     pub joins: EntitySet<ir::Value>,
     /// Integers whose bits become a float's, or are stored where they may.
-    pub demand: Demanded,
+    pub demand: DemandedBits,
     /// The same without those that are only stored, once it has been asked for.
-    pub made_floats: OnceCell<Demanded>,
+    pub made_floats: OnceCell<DemandedBits>,
     pub problems: Vec<Problem>,
 }
 
@@ -127,13 +127,13 @@ pub(super) const LATER_NOTE: &str = "if this is not reached, or nothing depends 
 pub(super) const BITS_HELP: &str = "write the operation on floats (`fneg`, `fabs`, `fcopysign`, `select`), or mark the arguments it \
                          depends on const";
 
-impl Cx<'_> {
+impl ActivityCx<'_> {
     pub(super) fn ty(&self, v: ir::Value) -> ir::Type {
-        self.i.func.dfg.value_type(v)
+        self.input.func.dfg.value_type(v)
     }
 
     pub(super) fn kinds_at(&self, inst: ir::Inst, addr: ir::Value) -> Kinds {
-        width::kinds_at(self.i.func, self.i.contents, self.i.summaries, inst, addr)
+        width::kinds_at(self.input.func, self.input.contents, self.input.summaries, inst, addr)
     }
 
     pub(super) fn is_float(&self, v: ir::Value) -> bool {
@@ -142,8 +142,8 @@ impl Cx<'_> {
 
     /// An instruction in the names of the file.
     pub(super) fn written(&self, inst: ir::Inst) -> String {
-        let text = self.i.program.text(self.i.key, original(self.i.func, inst));
-        text.unwrap_or_else(|| self.i.func.dfg.insts[inst].opcode().to_string())
+        let text = self.input.program.text(self.input.key, original(self.input.func, inst));
+        text.unwrap_or_else(|| self.input.func.dfg.insts[inst].opcode().to_string())
     }
 
     pub(super) fn problem(&mut self, inst: ir::Inst, if_useful: Option<ir::Value>, d: Diagnostic) {

@@ -5,7 +5,7 @@
 //!
 //! **Answer.** Looks are counted. Each block has the number of its last look, and a change that one
 //! block reads sets that to zero. Most changes are of that kind, but some may be seen by any block:
-//! those note the number of looks so far. A block is open if its last look is not behind that.
+//! those note the number of looks so far. A block is open if its last look is not after that.
 //!
 //! **Cost.** A constant number of steps for each change and each question, also where a change
 //! opens all blocks.
@@ -14,7 +14,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::SecondaryMap;
 
 /// Blocks that are to be looked at. At first all are.
-pub(super) struct Open {
+pub(super) struct OpenBlocks {
     /// When each block was last looked at; 0 if something that it reads has changed since.
     seen: SecondaryMap<ir::Block, u32>,
     /// When something changed that any of them may read.
@@ -23,7 +23,7 @@ pub(super) struct Open {
     now: u32,
 }
 
-impl Open {
+impl OpenBlocks {
     pub(super) fn new(func: &ir::Function) -> Self {
         let mut seen = SecondaryMap::new();
         seen.resize(func.dfg.num_blocks());

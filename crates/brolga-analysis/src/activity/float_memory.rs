@@ -24,7 +24,7 @@ use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
 
 use super::answer::State;
-use super::context::Cx;
+use super::context::ActivityCx;
 use crate::kinds::contents::Contents;
 use crate::query::{access_address, is_plain_integer, stored_operand};
 use crate::variant::ParamMode;
@@ -41,18 +41,18 @@ fn closure(contents: &Contents, addr: ir::Value) -> impl Iterator<Item = ir::Val
     std::iter::successors(Some(contents.find(addr)), next).take_while(move |class| seen.insert(*class))
 }
 
-impl Cx<'_> {
+impl ActivityCx<'_> {
     /// The classes of memory that may hold floats' bits, once states are known.
     pub(super) fn float_memory(&self) -> EntitySet<ir::Value> {
-        let (func, cfg, contents, p) = (self.i.func, self.i.cfg, self.i.contents, self.i.pointers);
+        let (func, cfg, contents, p) = (self.input.func, self.input.cfg, self.input.contents, self.input.pointers);
         let mut found: EntitySet<ir::Value> = EntitySet::new();
-        let formal = func.dfg.block_params(cfg.blocks[0]).iter().zip(self.i.params);
+        let formal = func.dfg.block_params(cfg.blocks[0]).iter().zip(self.input.params);
         for (&v, _) in formal.filter(|(_, mode)| matches!(mode, ParamMode::Dup { bits: true, .. })) {
             found.extend(closure(contents, v));
         }
         for &inst in cfg.all_insts() {
             let Some(addr) = access_address(func, inst) else { continue };
-            let active = stored_operand(func, inst).is_some_and(|x| self.a.state[x] != State::No);
+            let active = stored_operand(func, inst).is_some_and(|x| self.answer.state[x] != State::No);
             if active || contents.of_class(addr).has_float() {
                 found.insert(contents.find(addr));
             }
@@ -74,22 +74,22 @@ impl Cx<'_> {
 
     /// Whether a call is given something active, or addresses of memory with floats.
     fn is_given_floats(&self, call: ir::Inst, found: &EntitySet<ir::Value>) -> bool {
-        let leads = |&v: &ir::Value| self.i.pointers.root(v).is_some() && leads_to(found, self.i.contents, v);
-        let args = self.i.func.dfg.inst_args(call);
-        args.iter().any(|v| self.a.state[*v] != State::No || leads(v))
+        let leads = |&v: &ir::Value| self.input.pointers.root(v).is_some() && leads_to(found, self.input.contents, v);
+        let args = self.input.func.dfg.inst_args(call);
+        args.iter().any(|v| self.answer.state[*v] != State::No || leads(v))
     }
 
     /// Integers that nothing says to be a float's bits, and that come from where there may be such.
     pub(super) fn unknown_words(&self, found: &EntitySet<ir::Value>) -> EntitySet<ir::Value> {
-        let (func, p) = (self.i.func, self.i.pointers);
+        let (func, p) = (self.input.func, self.input.pointers);
         let from_memory = |inst: ir::Inst| {
             let addr = access_address(func, inst).expect("a load has an address");
             let v = func.dfg.first_result(inst);
             let pointer = p.address.contains(v) || p.pointer_copy.contains(v);
             let may_be = p.root(addr).is_some() && !pointer && !is_plain_integer(func, inst);
-            may_be && found.contains(self.i.contents.find(addr)) && !self.is_known(inst)
+            may_be && found.contains(self.input.contents.find(addr)) && !self.is_known(inst)
         };
         let from_call = |inst: ir::Inst| self.is_given_floats(inst, found);
-        super::demand::may_be_bits(&self.i.for_demand(), from_memory, std::iter::empty(), from_call)
+        super::demanded_bits::may_be_bits(&self.input.for_demand(), from_memory, std::iter::empty(), from_call)
     }
 }

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A tainted integer may be compared, used as an index, or stored (the pullback then checks that no
-//! cotangent waits there, unless it has only been moved since it was loaded: see `fragments`);
+//! cotangent waits there, unless it has only been moved since it was loaded: see `pieces`);
 //! where it becomes a float again, there is a problem. Bits are *definite* if they are known to be
 //! a float's (from a bitcast, or from a cell that is also accessed as a float), otherwise only
 //! possible; a possible float that is converted as an integer number is an integer number, and
@@ -50,10 +50,10 @@ use cranelift_entity::EntitySet;
 
 use crate::bits::converted;
 use crate::kinds::pointers::PointerInput;
-use crate::memory::punned_cells::{Local, PointerCells};
+use crate::memory::punned_cells::{LocalCells, PointerCells};
 use crate::query::original;
 use crate::variant::ResultMode;
-use context::{Cx, LATER_NOTE};
+use context::{ActivityCx, LATER_NOTE};
 
 pub use answer::{Activity, CopyRole, MemRole, State};
 pub use context::ActivityInput;
@@ -62,12 +62,12 @@ pub mod accumulate;
 mod ambiguous_width;
 mod answer;
 mod context;
-pub mod demand;
+pub mod demanded_bits;
 mod dirty;
 pub mod float_memory;
-pub mod fragments;
 mod moved_pointers;
 pub mod numbers;
+pub mod pieces;
 mod roles;
 pub mod rounding;
 pub mod ulp;
@@ -90,37 +90,37 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         pointer_copy: input.pointers.pointer_copy.clone(),
         bits: EntitySet::new(),
     };
-    let local = Local::compute(&for_pointers, input.pointers, input.contents);
-    let mut cx = Cx {
-        i: input,
+    let local = LocalCells::compute(&for_pointers, input.pointers, input.contents);
+    let mut cx = ActivityCx {
+        input,
         punned: PointerCells::compute(&local, &input.summaries.punned),
         rounding: rounding::rounding(input),
         converted: converted::digits(input.func, input.cfg),
-        a: Activity::with_room(input.func),
+        answer: Activity::with_room(input.func),
         useful: EntitySet::new(),
         active_memory: EntitySet::new(),
         holding: HashMap::default(),
         joins: EntitySet::new(),
-        demand: demand::demand(&input.for_demand(), |k| matches!(input.results[k], ResultMode::Bits(_))),
+        demand: demanded_bits::demanded_bits(&input.for_demand(), |k| matches!(input.results[k], ResultMode::Bits(_))),
         made_floats: OnceCell::new(),
         problems: Vec::new(),
     };
     let unsure = ambiguous_width::unsure(input);
     for round in 0.. {
-        cx.a.lane.clone_from(input.lanes);
-        unsure.iter().for_each(|v| cx.a.lane[v] = 0);
+        cx.answer.lane.clone_from(input.lanes);
+        unsure.iter().for_each(|v| cx.answer.lane[v] = 0);
         cx.varied();
         cx.pieces();
         if round == MOST_ROUNDS || !cx.more_joins() {
             break;
         }
         let joins = std::mem::take(&mut cx.joins);
-        cx = Cx {
-            i: input,
+        cx = ActivityCx {
+            input,
             punned: cx.punned,
             rounding: cx.rounding,
             converted: cx.converted,
-            a: Activity::with_room(input.func),
+            answer: Activity::with_room(input.func),
             useful: EntitySet::new(),
             active_memory: EntitySet::new(),
             holding: HashMap::default(),
@@ -141,17 +141,17 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
                 continue;
             }
             let n = func.dfg.value_type(v).bytes() as u8;
-            if cx.a.computed.contains(v) {
-                cx.a.ct[v] = Some(Shape::Demand { n });
-            } else if cx.a.pieces.contains(v) {
-                cx.a.ct[v] = Some(Shape::Bytes { n, of: 0 });
-            } else if cx.a.is_varied(v) {
-                cx.a.ct[v] = cx.a.shape(func, v);
+            if cx.answer.computed.contains(v) {
+                cx.answer.ct[v] = Some(Shape::Demand { n });
+            } else if cx.answer.pieces.contains(v) {
+                cx.answer.ct[v] = Some(Shape::Bytes { n, of: 0 });
+            } else if cx.answer.is_varied(v) {
+                cx.answer.ct[v] = cx.answer.shape(func, v);
             }
         }
     }
     let becomes = cx.number_loads();
-    let (useful, moved) = (cx.useful, &cx.a.pieces);
+    let (useful, moved) = (cx.useful, &cx.answer.pieces);
     let mut astray = EntitySet::new();
     let found = cx
         .problems
@@ -159,7 +159,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
         .filter(|p| p.if_useful.is_none_or(|v| useful.contains(v)))
         .filter(|p| {
             let becomes = func.dfg.insts[p.inst].opcode() == Opcode::Bitcast;
-            p.unless_piece.is_none_or(|v| !moved.contains(v) || becomes && fragments::is_torn(func, v))
+            p.unless_piece.is_none_or(|v| !moved.contains(v) || becomes && pieces::is_torn(func, v))
         })
         .filter_map(|p| {
             let later = matches!(p.diagnostic.code, "AD0110" | "AD0111" | "AD0112");
@@ -171,7 +171,7 @@ pub fn compute(input: &ActivityInput<'_>) -> (Activity, Vec<Diagnostic>) {
             Some(if later { d.note(LATER_NOTE) } else { d })
         })
         .collect();
-    cx.a.astray = astray;
-    cx.a.becomes = becomes;
-    (cx.a, found)
+    cx.answer.astray = astray;
+    cx.answer.becomes = becomes;
+    (cx.answer, found)
 }

@@ -1,5 +1,5 @@
 //! Moved pointers: pointers that are moved as something else, so that their shadows would stay
-//! behind.
+//! after.
 //!
 //! **Question.** Which loads move a pointer as a float, a float as a pointer, or two pointers at
 //! once? **Answer.** Those whose reaching store stores the other, and loads of 16 bytes of memory
@@ -11,7 +11,7 @@ use brolga_ir::Diagnostic;
 use cranelift_codegen::ir;
 
 use super::answer::State;
-use super::context::Cx;
+use super::context::ActivityCx;
 use crate::kinds::number_uses::NumberInput;
 use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
@@ -21,11 +21,11 @@ use crate::query::{access_address, access_offset};
 const AS_FLOAT_NOTE: &str = "the shadow of a pointer moves with loads and stores of `i64`, so it would stay behind";
 const AS_FLOAT_HELP: &str = "copy pointers as `i64`, or with `memcpy`";
 
-impl Cx<'_> {
+impl ActivityCx<'_> {
     /// A float load of what was stored as a pointer. The shadow there is an address.
     pub(super) fn pointer_as_float(&mut self, inst: ir::Inst, v: ir::Value, found: reaching_store::ReachingStore) {
-        let p = self.i.pointers;
-        let x = self.i.func.dfg.inst_args(found.store)[0];
+        let p = self.input.pointers;
+        let x = self.input.func.dfg.inst_args(found.store)[0];
         if p.root(x).is_some_and(|r| p.sure.contains(r) || p.address.contains(r) || p.address.contains(x)) {
             let d = Diagnostic::new("AD0143", "a pointer is loaded as a float")
                 .note(format!("it was stored by `{}`", self.written(found.store)))
@@ -37,11 +37,11 @@ impl Cx<'_> {
 
     /// A pointer load of what was stored as a float, which is a copy unless it is nonsense.
     pub(super) fn float_as_pointer(&mut self, inst: ir::Inst, found: reaching_store::ReachingStore) {
-        let func = self.i.func;
+        let func = self.input.func;
         let x = func.dfg.inst_args(found.store)[0];
         let loaded = func.dfg.value_def(x).inst().and_then(|i| access_address(func, i));
-        let shadowed = loaded.is_some_and(|a| self.i.pointers.root(a).is_some());
-        if self.is_float(x) && (shadowed || self.a.state[x] != State::No) {
+        let shadowed = loaded.is_some_and(|a| self.input.pointers.root(a).is_some());
+        if self.is_float(x) && (shadowed || self.answer.state[x] != State::No) {
             let d = Diagnostic::new("AD0143", "a pointer is loaded where it was stored as a float")
                 .note(format!("the last store there is `{}`", self.written(found.store)))
                 .note(AS_FLOAT_NOTE)
@@ -52,13 +52,13 @@ impl Cx<'_> {
 
     /// A wide copy of pointers: their shadows move one word at a time, so these would stay behind.
     pub(super) fn wide_pointers(&mut self, inst: ir::Inst, v: ir::Value, addr: ir::Value) {
-        let func = self.i.func;
-        let wide = self.ty(v).bytes() == 16 && !self.is_float(v) && self.i.contents.moved.contains(v);
-        if !wide || !self.i.contents.of_class(addr).has(Kinds::POINTER) {
+        let func = self.input.func;
+        let wide = self.ty(v).bytes() == 16 && !self.is_float(v) && self.input.contents.moved.contains(v);
+        if !wide || !self.input.contents.of_class(addr).has(Kinds::POINTER) {
             return;
         }
         let cell = cell_of(func, addr, access_offset(func, inst));
-        let halves = [cell, (cell.0, cell.1.wrapping_add(8))].map(|c| self.i.contents.of_cell(c).moved());
+        let halves = [cell, (cell.0, cell.1.wrapping_add(8))].map(|c| self.input.contents.of_cell(c).moved());
         if !halves.iter().all(|h| h.has_float()) {
             let d = Diagnostic::new("AD0141", "a copy of 16 bytes may move pointers, whose shadows would stay behind")
                 .note("this memory is known to hold pointers")
@@ -70,7 +70,7 @@ impl Cx<'_> {
     /// A copy of a pointer or of a float, and nothing says which: a float's cotangent goes back in
     /// the reverse half, but a pointer's shadow has to come along.
     pub(super) fn either(&mut self, inst: ir::Inst) {
-        let i = self.i;
+        let i = self.input;
         let input = NumberInput {
             program: i.program,
             func: i.func,
@@ -81,7 +81,7 @@ impl Cx<'_> {
         };
         let v = i.func.dfg.first_result(inst);
         if input.uses_of(v, |cell| i.contents.of_cell(cell)).is_number() {
-            self.a.assumed_numbers.insert(v);
+            self.answer.assumed_numbers.insert(v);
             return;
         }
         let d = Diagnostic::new("AD0140", "cannot tell whether this copies a pointer or a float")

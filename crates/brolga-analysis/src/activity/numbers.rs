@@ -7,9 +7,9 @@
 //!
 //! **Answer.** Of those that lead to a conversion whose result is more than compared, or to memory
 //! without a shadow, here, in a callee or in a caller ([`IntegerFate::Number`]). The set is closed
-//! backwards as that of [`super::demand`] is. And since a number may be made of an integer that
-//! another function has computed and stored, of those that lead by arithmetic to the store of an
-//! integer ([`IntegerFate::Stored`]), in programs that make numbers at all.
+//! backwards as that of [`super::demanded_bits`] is. And since a number may be made of an integer
+//! that another function has computed and stored, of those that lead by arithmetic to the store of
+//! an integer ([`IntegerFate::Stored`]), in programs that make numbers at all.
 //!
 //! ```text
 //! v1 = load.i64 v0            Number
@@ -33,14 +33,14 @@ use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use super::answer::BecomingBytes;
-use super::context::Cx;
-use super::demand::{DemandCx, DemandInput, Demanded};
+use super::context::ActivityCx;
+use super::demanded_bits::{DemandCx, DemandInput, DemandedBits};
 use crate::bits::bytes::{OperandBytes, pieces_of};
 use crate::kinds::pointers::Pointers;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Cell, cell_of};
 use crate::query::{access_address, access_bytes, access_offset, is_plain_integer, signature_id, stored_operand};
-use crate::summary::{Demand, IntegerFate};
+use crate::summary::{BitDemand, IntegerFate};
 use crate::uses::Use;
 
 /// Whether a program makes numbers of integers at all.
@@ -54,7 +54,7 @@ pub fn makes_numbers<'a>(mut funcs: impl Iterator<Item = &'a ir::Function>) -> b
 /// Integers that become something.
 pub struct IntDemands {
     /// How, of each.
-    pub how: Demanded,
+    pub how: DemandedBits,
     /// Those that do as they are, by one instruction.
     ends: EntitySet<ir::Value>,
     /// Results of callees that do.
@@ -70,7 +70,7 @@ pub fn become_such(i: &DemandInput<'_>, what: IntegerFate, returned: impl Fn(usi
         for v in ends(i, inst, what, &returned) {
             let v = i.func.dfg.resolve_aliases(v);
             all.insert(v);
-            cx.reach(v, Demand::Moved);
+            cx.reach(v, BitDemand::Moved);
         }
     }
     cx.solve();
@@ -193,10 +193,10 @@ fn matters(i: &DemandInput<'_>, conversion: ir::Inst) -> bool {
     false
 }
 
-impl Cx<'_> {
+impl ActivityCx<'_> {
     /// Loads of integers of which the run has to find out.
     pub(super) fn number_loads(&self) -> SecondaryMap<ir::Inst, BecomingBytes> {
-        let (i, func) = (self.i, self.i.func);
+        let (i, func) = (self.input, self.input.func);
         let mut found: SecondaryMap<ir::Inst, BecomingBytes> = SecondaryMap::new();
         if !i.summaries.makes_numbers {
             return found;
@@ -214,7 +214,7 @@ impl Cx<'_> {
                     let bytes = such.bytes(&input, v, 0, &mut HashMap::default()) & there;
                     match what {
                         IntegerFate::Number => found[inst].number = bytes,
-                        IntegerFate::Stored if such.how[v] == Some(Demand::Computed) => found[inst].stored = bytes,
+                        IntegerFate::Stored if such.how[v] == Some(BitDemand::Computed) => found[inst].stored = bytes,
                         IntegerFate::Stored => found[inst].moved = bytes,
                     }
                 }
@@ -226,13 +226,13 @@ impl Cx<'_> {
     /// Whether an integer is made of bytes of memory where no float is known to be, though there
     /// are some beside them: the run finds out.
     pub(super) fn are_beside_floats(&self, v: ir::Value) -> bool {
-        let bytes = self.i.func.dfg.value_type(v).bytes();
+        let bytes = self.input.func.dfg.value_type(v).bytes();
         self.loaded_beside_floats(v, (0xffff_u32 >> 16_u32.saturating_sub(bytes)) as u16, 0)
     }
 
     /// The same of some bytes of a value.
     fn loaded_beside_floats(&self, v: ir::Value, bytes: u16, depth: u32) -> bool {
-        let func = self.i.func;
+        let func = self.input.func;
         let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth < MOST_MOVES) else { return false };
         if func.dfg.insts[inst].opcode().can_load() && !func.dfg.insts[inst].opcode().is_call() {
             let Some(addr) = access_address(func, inst) else { return false };
@@ -250,8 +250,8 @@ impl Cx<'_> {
     /// Whether this function loads or stores a float in four bytes at a place. (What moves with one
     /// in a word is taken for one, too: that says nothing.)
     fn is_accessed_as_float(&self, (base, at): Cell) -> bool {
-        let func = self.i.func;
-        self.i.cfg.all_insts().iter().any(|&inst| {
+        let func = self.input.func;
+        self.input.cfg.all_insts().iter().any(|&inst| {
             let value = match func.dfg.insts[inst].opcode() {
                 Opcode::Load => func.dfg.first_result(inst),
                 Opcode::Store => func.dfg.inst_args(inst)[0],
@@ -265,17 +265,17 @@ impl Cx<'_> {
 
     /// Whether the bits of a float may be loaded: not of a constant, nor where there is no shadow.
     fn may_hold_bits(&self, load: ir::Inst) -> bool {
-        let Some(addr) = access_address(self.i.func, load) else { return false };
+        let Some(addr) = access_address(self.input.func, load) else { return false };
         // The host is asked of memory that holds nothing active, too.
-        access_bytes(self.i.func, load) >= 4
-            && !self.i.constant.contains(load)
-            && self.i.pointers.root(addr).is_some()
-            && (self.i.program.vmctx_pointers_only
+        access_bytes(self.input.func, load) >= 4
+            && !self.input.constant.contains(load)
+            && self.input.pointers.root(addr).is_some()
+            && (self.input.program.vmctx_pointers_only
                 || self.holds_active(addr)
-                || self.declared_floats(addr, access_bytes(self.i.func, load)))
+                || self.declared_floats(addr, access_bytes(self.input.func, load)))
     }
 
     fn holds_active(&self, addr: ir::Value) -> bool {
-        self.active_memory.contains(self.i.contents.find(addr))
+        self.active_memory.contains(self.input.contents.find(addr))
     }
 }

@@ -20,7 +20,7 @@
 //! (`rounding_sum` of `brolga-transform`).
 //!
 //! **Errs.** A place in memory is taken to hold what was stored there last by the same
-//! [name](crate::query::cell), also behind calls. Memory that others may read (not a slot of which
+//! [name](crate::query::cell), also after calls. Memory that others may read (not a slot of which
 //! all uses are seen, or a frame on WebAssembly's stack) makes of a sum that is stored there one to
 //! which something else is done. Bodies of other functions are read as the program has them.
 //!
@@ -390,7 +390,7 @@ impl RoundingBody {
         })
     }
 
-    /// Whether a number is a constant less than a global of an instance, which lies in front of the
+    /// Whether a number is a constant less than a global of an instance, which lies before the
     /// instance: where its stack ends.
     fn is_frame(&self, v: Value) -> bool {
         let func = &self.func;
@@ -405,7 +405,7 @@ impl RoundingBody {
         }
     }
 
-    /// Whether a cell lies in front of an instance.
+    /// Whether a cell lies before an instance.
     fn is_global(&self, (base, at): Cell) -> bool {
         at < 0 && self.func.dfg.block_params(self.cfg.blocks[0]).first().is_some_and(|&vm| base == Base::Value(vm))
     }

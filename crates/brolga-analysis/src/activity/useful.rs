@@ -24,15 +24,15 @@ use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::SecondaryMap;
 
 use super::answer::{MemRole, State};
-use super::context::Cx;
+use super::context::ActivityCx;
 use crate::query::callee::CalleeKind;
 use crate::uses::Use;
 use crate::variant::ResultMode;
 
-impl Cx<'_> {
+impl ActivityCx<'_> {
     /// Backwards: what an output depends on.
     pub(super) fn usefulness(&mut self) {
-        let (func, cfg) = (self.i.func, self.i.cfg);
+        let (func, cfg) = (self.input.func, self.input.cfg);
         // A block is looked at again if something that is made of its values has become useful.
         let mut open: SecondaryMap<ir::Block, bool> = SecondaryMap::with_default(true);
         open.resize(func.dfg.num_blocks());
@@ -59,12 +59,12 @@ impl Cx<'_> {
                 }
             }
         }
-        debug_assert!(self.i.func.dfg.values().all(|v| !self.is_missed(v)), "a block was not looked at again");
+        debug_assert!(self.input.func.dfg.values().all(|v| !self.is_missed(v)), "a block was not looked at again");
     }
 
     /// Whether a value is useful, and has not been marked.
     fn is_missed(&self, v: ir::Value) -> bool {
-        self.a.state[v] != State::No && !self.useful.contains(v) && self.is_used(v)
+        self.answer.state[v] != State::No && !self.useful.contains(v) && self.is_used(v)
     }
 
     pub(super) fn mark(&mut self, v: ir::Value) -> bool {
@@ -72,7 +72,7 @@ impl Cx<'_> {
     }
 
     fn is_used(&self, v: ir::Value) -> bool {
-        self.i.uses.of(v).iter().any(|&u| match u {
+        self.input.uses.of(v).iter().any(|&u| match u {
             Use::Edge(_, p) => self.useful.contains(p) && self.leads_on(v, p),
             Use::Inst(i, n) => self.use_is_useful(i, n, v),
         })
@@ -81,14 +81,14 @@ impl Cx<'_> {
     /// Whether a cotangent of a result would be one of an operand: those of pieces end where the
     /// pieces do.
     fn leads_on(&self, v: ir::Value, result: ir::Value) -> bool {
-        !self.a.pieces.contains(v)
-            || self.a.pieces.contains(result)
+        !self.answer.pieces.contains(v)
+            || self.answer.pieces.contains(result)
             || self.is_float(result)
-            || self.a.is_varied(result)
+            || self.answer.is_varied(result)
     }
 
     pub(super) fn use_is_useful(&self, inst: ir::Inst, n: usize, v: ir::Value) -> bool {
-        let func = self.i.func;
+        let func = self.input.func;
         let op = func.dfg.insts[inst].opcode();
         let result_useful = |k: usize| func.dfg.inst_results(inst).get(k).is_some_and(|&r| self.useful.contains(r));
         let any_result = || func.dfg.inst_results(inst).iter().any(|&r| self.useful.contains(r));
@@ -98,14 +98,14 @@ impl Cx<'_> {
             OpcodeRule::Refused(_) => false,
             OpcodeRule::Structural(s) => match s {
                 Structural::Store | Structural::IntStore | Structural::AtomicStore => {
-                    n == 0 && matches!(self.a.mem[inst], MemRole::Float(_))
+                    n == 0 && matches!(self.answer.mem[inst], MemRole::Float(_))
                 }
                 Structural::Control => {
                     op == Opcode::Return
-                        && matches!(self.i.results[n], ResultMode::Active | ResultMode::Unit | ResultMode::Bits(_))
+                        && matches!(self.input.results[n], ResultMode::Active | ResultMode::Unit | ResultMode::Bits(_))
                 }
                 Structural::CallIndirect if n == 0 => false,
-                Structural::Call | Structural::CallIndirect => match CalleeKind::of(self.i.program, func, inst) {
+                Structural::Call | Structural::CallIndirect => match CalleeKind::of(self.input.program, func, inst) {
                     Some(CalleeKind::Known(rule)) => match rule.kind {
                         MathKind::Expr(ref row) => !row.partial(0, n).is_zero() && result_useful(0),
                         MathKind::Writes(ref row, _) => (0..row.n_results()).any(|k| !row.partial(k, n).is_zero()),
@@ -121,12 +121,12 @@ impl Cx<'_> {
                     Some(callee @ (CalleeKind::Derived(_) | CalleeKind::Indirect(_))) => {
                         let moved = match callee {
                             CalleeKind::Derived(f) => {
-                                let s = self.i.summaries;
-                                self.a.pieces.contains(v) && (s.hands_on(f, n) || s.demands(f, n).is_some())
+                                let s = self.input.summaries;
+                                self.answer.pieces.contains(v) && (s.hands_on(f, n) || s.demands(f, n).is_some())
                             }
                             _ => false,
                         };
-                        self.is_float(v) || self.a.lane[v] != 0 || moved || any_result()
+                        self.is_float(v) || self.answer.lane[v] != 0 || moved || any_result()
                     }
                     _ => false,
                 },

@@ -53,7 +53,7 @@ pub struct LaneInput<'a> {
 
 /// Integers that have the same bits, in whole or in part.
 #[derive(Default)]
-struct SameBits {
+struct BitEqualities {
     pairs: Vec<(ir::Value, ir::Value)>,
     /// One is a half of the other.
     halves: Vec<(ir::Value, ir::Value)>,
@@ -141,13 +141,13 @@ enum Halves {
 type Hints = [Vec<(ir::Value, u32)>; 3];
 
 /// What instructions say, and how values are moved.
-fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, SameBits) {
+fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, BitEqualities) {
     let mut hints = Hints::default();
     let (func, cfg) = (i.of.func, i.of.cfg);
     let mut lane: SecondaryMap<ir::Value, u32> = one_each(func.dfg.num_values());
     let ty = |v: ir::Value| func.dfg.value_type(v);
     let is_float = |v: ir::Value| Shape::of_float(ty(v)).is_some();
-    let SameBits { mut pairs, mut halves, mut links } = SameBits::default();
+    let BitEqualities { mut pairs, mut halves, mut links } = BitEqualities::default();
     let mut places: HashMap<Cell, ir::Value> = HashMap::default();
     for (n, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
         if let ParamMode::Bits { shape, .. } = i.of.params[n]
@@ -217,7 +217,7 @@ fn collect(i: &LaneInput<'_>) -> (SecondaryMap<ir::Value, u32>, Hints, SameBits)
         }
     }
     pairs.retain(|&(x, y)| !is_float(x) && !is_float(y));
-    (lane, hints, SameBits { pairs, halves, links })
+    (lane, hints, BitEqualities { pairs, halves, links })
 }
 
 /// What an access says: the width of what memory holds there, and what else lies in that place.
@@ -286,7 +286,7 @@ fn of_call(
 
 /// Carry lanes along moves. Those are in the order of the program, which most chains of them
 /// follow, or go against.
-fn settle(func: &ir::Function, moves: &SameBits, lane: &mut SecondaryMap<ir::Value, u32>, halves: Halves) {
+fn settle(func: &ir::Function, moves: &BitEqualities, lane: &mut SecondaryMap<ir::Value, u32>, halves: Halves) {
     let bytes = |v: ir::Value| func.dfg.value_type(v).bytes();
     // A half of a word can be one single, never part of a double.
     let full_width = moves.pairs.iter().map(|&(x, y)| (x, y, [4, 8]));

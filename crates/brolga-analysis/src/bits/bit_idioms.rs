@@ -201,17 +201,17 @@ fn sign_only(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
 /// Whether every lane of a value has all its bits equal. `lane` is the width of the floats that it
 /// will mask.
 pub fn is_mask(func: &ir::Function, v: ir::Value, lane: u32) -> bool {
-    is_uniform(func, v, Uniform { lane, low: lane }, &mut { Fuel::MASK })
+    is_uniform(func, v, UniformLanes { lane, low: lane }, &mut { Fuel::MASK })
 }
 
 /// Of each `lane` bytes of a value, all bits of the first `low` are equal. Both are powers of two.
 #[derive(Clone, Copy)]
-struct Uniform {
+struct UniformLanes {
     lane: u32,
     low: u32,
 }
 
-impl Uniform {
+impl UniformLanes {
     /// The whole lane, in lanes of at least so many bytes.
     fn of_lanes(lane: u32) -> Self {
         Self { lane, low: lane }
@@ -220,11 +220,11 @@ impl Uniform {
 
 /// Whether bits of a value are equal. A mask is made by a comparison of lanes of its width, or of
 /// one of another width, whose lanes are extended, narrowed or repeated.
-fn is_uniform(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Fuel) -> bool {
+fn is_uniform(func: &ir::Function, v: ir::Value, of: UniformLanes, left: &mut Fuel) -> bool {
     if left.one_more().is_none() {
         return false;
     }
-    let Uniform { lane, low } = of;
+    let UniformLanes { lane, low } = of;
     if constant_bytes(func, v).is_some() && constant_kind(func, v, lane) == Some(Const::Lanes) {
         return true;
     }
@@ -243,7 +243,7 @@ fn is_uniform(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Fuel) -
                 Some(n) if width(v) == lane && n % 8 == 0 && (8..bits).contains(&n) => match def(func, a[0]) {
                     Some((Opcode::Ishl, b)) if crate::query::constant_int(func, b[1]) == Some(n) => {
                         let low = ((bits - n) / 8) as u32;
-                        low.is_power_of_two() && is_uniform(func, b[0], Uniform { lane, low }, left)
+                        low.is_power_of_two() && is_uniform(func, b[0], UniformLanes { lane, low }, left)
                     }
                     _ => false,
                 },
@@ -251,12 +251,12 @@ fn is_uniform(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Fuel) -
             }
         }
         Some((Opcode::Bitcast | Opcode::Bnot, a)) => is_uniform(func, a[0], of, left),
-        Some((Opcode::Sextend, a)) => is_uniform(func, a[0], Uniform::of_lanes(width(a[0])), left),
+        Some((Opcode::Sextend, a)) => is_uniform(func, a[0], UniformLanes::of_lanes(width(a[0])), left),
         Some((Opcode::SwidenLow | Opcode::SwidenHigh, a)) => {
-            is_uniform(func, a[0], Uniform::of_lanes((lane / 2).max(width(a[0]))), left)
+            is_uniform(func, a[0], UniformLanes::of_lanes((lane / 2).max(width(a[0]))), left)
         }
         Some((Opcode::Snarrow, a)) => {
-            let from = Uniform::of_lanes((2 * lane).max(width(a[0])));
+            let from = UniformLanes::of_lanes((2 * lane).max(width(a[0])));
             a.iter().all(|&x| is_uniform(func, x, from, left))
         }
         Some((Opcode::Shuffle, _)) => is_shuffled(func, v, of, left),
@@ -273,7 +273,7 @@ fn is_uniform(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Fuel) -
 
 /// Whether bits are equal that a `shuffle` puts together: each group of them has been within one
 /// of equal bits.
-fn is_shuffled(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Fuel) -> bool {
+fn is_shuffled(func: &ir::Function, v: ir::Value, of: UniformLanes, left: &mut Fuel) -> bool {
     let inst = func.dfg.value_def(v).inst().expect("it is shuffled");
     let InstructionData::Shuffle { imm, args, .. } = func.dfg.insts[inst] else { return false };
     let from = func.dfg.immediates[imm].as_slice();
@@ -281,7 +281,7 @@ fn is_shuffled(func: &ir::Function, v: ir::Value, of: Uniform, left: &mut Fuel) 
     let within = |lane: u32| groups.iter().all(|g| g.iter().all(|&b| u32::from(b) / lane == u32::from(g[0]) / lane));
     let Some(lane) = [1, 2, 4, 8, 16].into_iter().find(|&lane| within(lane)) else { return false };
     let read = |side: usize| groups.iter().any(|g| usize::from(g[0]) / 16 == side);
-    (0..2).filter(|&side| read(side)).all(|side| is_uniform(func, args[side], Uniform::of_lanes(lane), left))
+    (0..2).filter(|&side| read(side)).all(|side| is_uniform(func, args[side], UniformLanes::of_lanes(lane), left))
 }
 
 /// Whether a scalar integer is zero or one.

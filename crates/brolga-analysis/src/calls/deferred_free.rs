@@ -6,7 +6,7 @@
 //!
 //! **Answer.** The release waits: the first half notes what is to be released, and when the second
 //! half is done, all that was noted is released, in the order of the program. A release can wait if
-//! no call behind it, on any way to the end, may allocate, or release otherwise
+//! no call after it, on any way to the end, may allocate, or release otherwise
 //! ([`Blocks::allocates`]). So the allocator is called in the order of the program, with what the
 //! program has asked for, and gives what it would have given; no block's bytes are another's in the
 //! meantime, and no memory is needed that was not in use.

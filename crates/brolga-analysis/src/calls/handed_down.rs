@@ -1,11 +1,11 @@
-//! Records top-down: what callers keep behind a pointer that they hand to a function, as evidence
+//! Structs top-down: what callers keep behind a pointer that they hand to a function, as evidence
 //! for its type inference.
 //!
-//! **Question.** A function copies a record of which it accesses a part. What is in the rest?
+//! **Question.** A function copies a struct of which it accesses a part. What is in the rest?
 //!
 //! **Answer.** What its callers keep there. The kinds of a field are joined over all calls; of a
 //! field of which one caller does not know what it holds nothing is known. A function whose own
-//! accesses say nothing of a field believes that, if callers agree. What callees say of records
+//! accesses say nothing of a field believes that, if callers agree. What callees say of structs
 //! goes the other way, by [summaries](super::summarise).
 //!
 //! ```text
@@ -14,7 +14,7 @@
 //!                             %copy: a pointer at from+0, a double at from+8
 //! ```
 //!
-//! **Cost.** Rounds over functions whose records have changed, [`MOST_ROUNDS`] at most; nothing
+//! **Cost.** Rounds over functions whose structs have changed, [`MOST_ROUNDS`] at most; nothing
 //! where no function loads an address.
 
 use brolga_ir::map::HashMap;
@@ -27,7 +27,7 @@ use crate::kinds::pointers::PointerInput;
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::cell_of;
-use crate::summary::{Record, Summaries};
+use crate::summary::{FieldKinds, Summaries};
 use crate::variant::{ParamMode, ResultMode, Variant};
 
 /// Longer chains of calls are given up.
@@ -38,23 +38,23 @@ const MOST_ROUNDS: usize = 32;
 struct Arguments {
     /// Modes: pointers, as far as something points at memory with a shadow, and numbers.
     modes: Vec<ParamMode>,
-    /// Records behind them, of those of which a caller is known.
-    records: Vec<Option<Record>>,
+    /// Structs behind them, of those of which a caller is known.
+    structs: Vec<Option<FieldKinds>>,
 }
 
 impl Arguments {
-    /// Of a function that is called by who knows whom.
+    /// A function whose callers are not all known.
     fn unknown(modes: Vec<ParamMode>) -> Self {
-        Self { records: vec![Some(Record::new()); modes.len()], modes }
+        Self { structs: vec![Some(FieldKinds::new()); modes.len()], modes }
     }
 
     /// Of a function of which no call has been seen.
     fn unseen(params: usize) -> Self {
-        Self { modes: vec![ParamMode::Const; params], records: vec![None; params] }
+        Self { modes: vec![ParamMode::Const; params], structs: vec![None; params] }
     }
 
-    fn given(&self) -> Vec<Record> {
-        self.records.iter().map(|r| r.clone().unwrap_or_default()).collect()
+    fn given(&self) -> Vec<FieldKinds> {
+        self.structs.iter().map(|r| r.clone().unwrap_or_default()).collect()
     }
 }
 
@@ -97,28 +97,28 @@ pub fn compute(program: &Program, bodies: &HashMap<FuncKey, Body<'_>>, root: &Va
 }
 
 /// A call, and what is handed to the callee.
-struct HandedDown {
+struct CallRecords {
     callee: FuncKey,
     /// For each pointer: which parameter, how it is passed, and what is behind it.
-    pointers: Vec<(usize, ParamMode, Record)>,
+    pointers: Vec<(usize, ParamMode, FieldKinds)>,
 }
 
-impl HandedDown {
+impl CallRecords {
     /// Add what this call says; whether anything is new.
     fn join(self, known: &mut Arguments) -> bool {
         let mut changed = false;
-        for (i, mode, record) in self.pointers {
+        for (i, mode, fields) in self.pointers {
             let Some(old) = known.modes.get_mut(i) else { continue };
             let joined = if *old == ParamMode::Const { mode } else { (*old).max(mode) };
             changed |= std::mem::replace(old, joined) != joined;
-            changed |= agree(&mut known.records[i], record);
+            changed |= agree(&mut known.structs[i], fields);
         }
         changed
     }
 }
 
 /// What a function hands to each callee.
-fn calls(program: &Program, body: Body<'_>, summaries: &Summaries, known: &Arguments) -> Vec<HandedDown> {
+fn calls(program: &Program, body: Body<'_>, summaries: &Summaries, known: &Arguments) -> Vec<CallRecords> {
     let Body { func, cfg, uses } = body;
     let callee = |&inst: &_| match CalleeKind::of(program, func, inst) {
         Some(CalleeKind::Derived(f)) => Some((inst, f)),
@@ -137,22 +137,22 @@ fn calls(program: &Program, body: Body<'_>, summaries: &Summaries, known: &Argum
         let root = pointers.root(a)?;
         let sure = [root, a].iter().any(|v| pointers.address.contains(*v)) || pointers.sure.contains(root);
         let mode = ParamMode::Dup { sure, holds: Kinds::NONE, recycled: false, floats: false, bits: true };
-        Some((i, mode, contents.of_record(cell_of(func, a, 0))))
+        Some((i, mode, contents.of_struct(cell_of(func, a, 0))))
     };
     let handed = |(inst, callee): (ir::Inst, FuncKey)| {
         let pointers = func.dfg.inst_args(inst).iter().enumerate().filter_map(pointer).collect();
-        HandedDown { callee, pointers }
+        CallRecords { callee, pointers }
     };
     calls.into_iter().map(handed).collect()
 }
 
 /// Leave what two callers know, where they know something.
-fn agree(known: &mut Option<Record>, other: Record) -> bool {
+fn agree(known: &mut Option<FieldKinds>, other: FieldKinds) -> bool {
     let Some(old) = known else {
         *known = Some(other);
         return true;
     };
-    let both: Record = old.iter().filter_map(|(&at, &k)| Some((at, k.join(*other.get(&at)?)))).collect();
+    let both: FieldKinds = old.iter().filter_map(|(&at, &k)| Some((at, k.join(*other.get(&at)?)))).collect();
     let changed = both != *old;
     *old = both;
     changed

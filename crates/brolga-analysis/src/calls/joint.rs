@@ -312,7 +312,7 @@ impl JointInput<'_> {
         PathEffects { accesses, foreign, returns: op == Opcode::Return }
     }
 
-    /// For each block, what may come to pass behind its end.
+    /// For each block, what may come to pass after its end.
     fn what_follows(&self) -> SecondaryMap<ir::Block, PathEffects> {
         let mut of_block: SecondaryMap<ir::Block, PathEffects> = SecondaryMap::new();
         for &b in &self.at.cfg.blocks {

@@ -10,11 +10,11 @@
 //!
 //! **Why that is right.** The reverse of an allocation would take the cotangents of what was in the
 //! block before the program first wrote to it, the reverse of a release those of what is in it
-//! behind the release. By the promise of [`brolga_ir::Allocator`] neither is read, nor what lies
+//! after the release. By the promise of [`brolga_ir::Allocator`] neither is read, nor what lies
 //! between blocks, so these are zeros. What the function returns is a number that is used as an
 //! address. What it writes the analyses take on trust with or without its body
 //! ([`crate::memory::mod_ref`], [`crate::memory::points_to`]): the block that is released, and what
-//! lies in front of memory. And since the first half calls it as often as the primal does, in the
+//! lies before memory. And since the first half calls it as often as the primal does, in the
 //! same order, with the same arguments, it gives the same blocks. Where memory is restored all that
 //! is not true, and everything is derived.
 //!
@@ -28,10 +28,10 @@
 //! - what it calls is known: functions of the program of which the same holds, without recursion,
 //!   and functions of the embedder, which do not matter for derivatives (`Program::define_host`);
 //! - in a loop, or in a function that is called in one, it stores only what cannot fill a block
-//!   with anything: *marks*, which are small constants other than zero; *counts*, which are another
-//!   number in each iteration (all that leads back to the head of the loop adds a constant to it,
-//!   and no way leads round the store without passing there); and whatever it likes in front of
-//!   memory, where a WebAssembly module has its globals;
+//!   with anything. *Marks* are small constants other than zero. *Counts* are another number in
+//!   each iteration: each way back to the head of the loop adds a constant, and each way to the
+//!   store passes there. Before memory, where a WebAssembly module has its globals, it stores
+//!   anything;
 //! - what allocates stores nothing at the address that it returns or behind it by a constant, nor
 //!   hands that address on. Variables that lie in memory, as all do without optimisation, are
 //!   followed: what is loaded from a place that is reached from a global (the stack pointer) by a
@@ -279,7 +279,7 @@ impl<'a> ListBody<'a> {
         Some((base, at.saturating_add(access_offset(self.func, inst).into())))
     }
 
-    /// Whether a value is loaded from in front of memory.
+    /// Whether a value is loaded from before memory.
     fn is_global(&self, v: Value) -> bool {
         self.func.dfg.value_def(v).inst().is_some_and(|inst| {
             let place = self.accessed(inst);

@@ -20,7 +20,7 @@ use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir::{self, Opcode};
 use cranelift_entity::EntitySet;
 
-use crate::activity::demand::{DemandInput, demand};
+use crate::activity::demanded_bits::{DemandInput, demanded_bits};
 use crate::activity::numbers::{become_such, makes_numbers};
 use crate::activity::width::{self, LaneInput};
 use crate::body::Body;
@@ -34,7 +34,7 @@ use crate::kinds::{contents, wasm_addresses};
 use crate::lattice::kinds::Kinds;
 use crate::memory::mod_ref::{self};
 use crate::memory::points_to::{self};
-use crate::memory::punned_cells::{Local, PunnedCells};
+use crate::memory::punned_cells::{LocalCells, PunnedCells};
 use crate::memory::reload_after_undo;
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{self, Base};
@@ -94,7 +94,7 @@ impl Summaries {
         };
         let mut order: Vec<FuncKey> = funcs.keys().copied().collect();
         order.sort_unstable();
-        let mut locals: BTreeMap<FuncKey, Local> = BTreeMap::new();
+        let mut locals: BTreeMap<FuncKey, LocalCells> = BTreeMap::new();
         for round in 0.. {
             let results = all.becoming_results.len();
             let mut changed = false;
@@ -157,7 +157,7 @@ fn addressed(program: &Program, funcs: &HashMap<FuncKey, &ir::Function>) -> Hash
     found
 }
 
-fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Summaries) -> (Summary, Local) {
+fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Summaries) -> (Summary, LocalCells) {
     let Body { func, cfg, uses } = body;
     let params = as_callee(program, func);
     let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
@@ -177,7 +177,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         steps: &steps,
         stores: summaries.demanded,
     };
-    let demanded = demand(&for_demand, |_| false);
+    let demanded = demanded_bits(&for_demand, |_| false);
     let (becomes, asked) = becoming(&for_demand, key);
     let numbers = NumberInput { program, func, cfg, uses, summaries: &*summaries, pointers: &p };
     let shared = evidence_for_others(func, cfg, &c);
@@ -205,7 +205,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         // Words of a module are no pointers.
         cells: match program.vmctx_pointers_only {
             true => Vec::new(),
-            false => formal.iter().map(|&v| c.of_record((Base::Value(v), 0))).collect(),
+            false => formal.iter().map(|&v| c.of_struct((Base::Value(v), 0))).collect(),
         },
         pointer_result,
         lanes: widths,
@@ -219,7 +219,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         becomes,
         loads_pointers: loads_pointers(func, cfg, &p),
     };
-    let local = Local::compute(&input, &p, &c);
+    let local = LocalCells::compute(&input, &p, &c);
     for (region, k) in shared.regions {
         let e = summaries.regions.entry(region).or_default();
         *e = e.join(k);

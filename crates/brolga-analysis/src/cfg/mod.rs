@@ -123,7 +123,7 @@ impl Cfg {
     /// What a predecessor passes to a block, one for each of its parameters.
     pub fn args(&self, from: ir::Block, to: ir::Block) -> &[ir::Value] {
         let (preds, succs) = (&self.preds[to], &self.succs[from]);
-        // A table's entries are many edges out of one block, and the ways behind them many into
+        // A table's entries are many edges out of one block, and the ways after them many into
         // one: the other end has few.
         let found = if preds.len() < succs.len() {
             preds.iter().position(|&p| p == from).map(|i| self.passed[to][i])

@@ -1,4 +1,4 @@
-//! Index of stores: those of a function by block, base and place, behind
+//! Index of stores: those of a function by block, base and place, after
 //! [`crate::memory::reaching_store`].
 //!
 //! **Question.** Which is the last write to some bytes before a place in a block?

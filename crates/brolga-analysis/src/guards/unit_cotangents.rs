@@ -8,7 +8,7 @@
 //! **Answer.** A value's cotangent is one if, whichever way control flows from its definition to a
 //! return, exactly one use passes a cotangent on, as it is, and that use's result has cotangent
 //! one; and if no use passes on anything else. A way that ends in a trap or never ends does not
-//! count: no pullback runs behind it.
+//! count: no pullback runs after it.
 //!
 //! **Greatest fixpoint**: everything is assumed to have it, then taken back. Scalar floats only.
 //!

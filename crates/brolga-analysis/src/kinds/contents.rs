@@ -18,7 +18,7 @@
 //! as far as the function and its callees see. Where the evidence is contradictory or absent the
 //! transform emits a run-time check instead.
 //!
-//! **Cost.** One pass over the instructions, and rounds over copies of records until nothing
+//! **Cost.** One pass over the instructions, and rounds over copies of structs until nothing
 //! changes.
 
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ use crate::query::{
     access_address, access_bytes, access_offset, alternatives, constant_int, extreme_condition, is_taped_address,
     signature_id,
 };
-use crate::summary::Record;
+use crate::summary::FieldKinds;
 use crate::uses::{Use, Uses};
 use crate::variant::ParamMode;
 
@@ -129,12 +129,12 @@ impl Contents {
     }
 
     /// What callers keep where this function does not say it. Classes are not told: an address
-    /// that is computed may lead to the floats of a record only. Where callers disagree nothing is
+    /// that is computed may lead to the floats of a struct only. Where callers disagree nothing is
     /// known.
-    fn note_given(&mut self, params: &[ir::Value], given: &[Record]) {
-        for (&v, record) in params.iter().zip(given) {
+    fn note_given(&mut self, params: &[ir::Value], given: &[FieldKinds]) {
+        for (&v, fields) in params.iter().zip(given) {
             let cells = self.cells.entry(Base::Value(v)).or_default();
-            for (&at, &k) in record.iter().filter(|c| c.1.to_elem().is_some()) {
+            for (&at, &k) in fields.iter().filter(|c| c.1.to_elem().is_some()) {
                 let e = cells.entry(at).or_default();
                 *e = if e.moved() == Kinds::NONE { e.join(k) } else { *e };
             }
@@ -142,7 +142,7 @@ impl Contents {
     }
 
     /// What is known of a place of one block is known of the same place of its copy, either way:
-    /// records of pointers and floats are told apart by their fields.
+    /// structs of pointers and floats are told apart by their fields.
     fn copy_cells(&mut self, copies: &[CopiedBlock]) {
         let mut changed = true;
         while std::mem::take(&mut changed) {
@@ -164,9 +164,9 @@ impl Contents {
         }
     }
 
-    /// The record at a place: its first [`MOST_COPIED`] bytes, so that there is an end where a
+    /// The struct at a place: its first [`MOST_COPIED`] bytes, so that there is an end where a
     /// function calls itself with an address further on.
-    pub fn of_record(&self, (base, first): Cell) -> Record {
+    pub fn of_struct(&self, (base, first): Cell) -> FieldKinds {
         let cells = self
             .stated
             .as_ref()
@@ -282,7 +282,7 @@ struct Moves {
     through_pointers: Vec<(ir::Value, Kinds)>,
 }
 
-/// Longer blocks are arrays rather than records.
+/// Longer blocks are arrays rather than structs.
 const MOST_COPIED: i64 = 4096;
 
 fn copied_blocks(cx: &PointerInput<'_>) -> Vec<CopiedBlock> {

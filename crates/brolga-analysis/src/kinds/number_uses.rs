@@ -1,7 +1,7 @@
 //! Number uses: integers that no use takes for an address or for the bits of a float, as evidence
 //! for type inference.
 //!
-//! **Question.** A record holds pointers, floats and integers, and a word of it is handed on (a
+//! **Question.** A struct holds pointers, floats and integers, and a word of it is handed on (a
 //! task fills the context of the tasks that it forks). Does the word move a pointer or a float?
 //!
 //! **Answer.** No, if each place where it ends is one where a number is read, and one of them at

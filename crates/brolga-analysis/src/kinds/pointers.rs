@@ -40,7 +40,7 @@ use crate::query::cell::cell_of;
 use crate::query::{
     access_address, access_offset, alternatives, constant_int, extreme_condition, is_taped_address, signature_id,
 };
-use crate::summary::{Origins, Record, Summaries};
+use crate::summary::{FieldKinds, Origins, Summaries};
 use crate::variant::ParamMode;
 
 /// The shadow delta of an integer.
@@ -122,8 +122,8 @@ pub struct PointerInput<'a> {
     pub params: &'a [ParamMode],
     /// What is known of callees.
     pub summaries: &'a Summaries,
-    /// What callers keep in records behind the parameters, or nothing.
-    pub given: &'a [Record],
+    /// What callers keep in structs behind the parameters, or nothing.
+    pub given: &'a [FieldKinds],
     /// Loads that were found to copy pointers.
     pub pointer_copy: EntitySet<ir::Value>,
     /// Results of calls that were found to carry floats' bits, whatever else the callee may return.
@@ -670,12 +670,12 @@ pub(crate) fn origins(cx: &PointerInput<'_>, p: &Pointers, v: ir::Value, out: &m
             {
                 let from = cx.summaries.pointer_result(f, *k).cloned().unwrap_or_default();
                 out.from_callee |= from.from_callee;
-                out.anyone |= from.anyone;
+                out.unknown_callee |= from.unknown_callee;
                 work.extend(from.params.iter().map(|&i| cx.func.dfg.inst_args(*inst)[i]));
             }
             kind => {
                 let through_pointer = |inst: ir::Inst| cx.func.dfg.insts[inst].opcode() == Opcode::CallIndirect;
-                out.anyone |= matches!(kind, Some(RootKind::Call(inst, _)) if through_pointer(*inst));
+                out.unknown_callee |= matches!(kind, Some(RootKind::Call(inst, _)) if through_pointer(*inst));
                 out.from_callee = true;
             }
         }

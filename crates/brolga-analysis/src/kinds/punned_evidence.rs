@@ -20,7 +20,7 @@ use cranelift_codegen::ir::{self, Opcode};
 use crate::kinds::contents::Contents;
 use crate::kinds::pointers::{PointerInput, Pointers, RootKind, origins};
 use crate::lattice::kinds::Kinds;
-use crate::memory::punned_cells::{CellContents, Local, PassedPointer, PunnedCall, PunnedTarget};
+use crate::memory::punned_cells::{CellContents, LocalCells, PassedPointer, PunnedCall, PunnedTarget};
 use crate::query::callee::CalleeKind;
 use crate::query::cell::{Base, Cell, cell_of};
 use crate::query::{access_address, access_offset, constant_int, signature_id};
@@ -35,7 +35,7 @@ struct EvidenceCx<'a> {
 }
 
 impl EvidenceCx<'_> {
-    fn inst(&self, local: &mut Local, inst: ir::Inst) {
+    fn inst(&self, local: &mut LocalCells, inst: ir::Inst) {
         let func = self.func;
         let args = func.dfg.inst_args(inst);
         match func.dfg.insts[inst].opcode() {
@@ -85,7 +85,7 @@ impl EvidenceCx<'_> {
         }
     }
 
-    fn call(&self, local: &mut Local, inst: ir::Inst, args: &[ir::Value]) {
+    fn call(&self, local: &mut LocalCells, inst: ir::Inst, args: &[ir::Value]) {
         let func = self.func;
         let (target, args) = match CalleeKind::of(self.program, func, inst) {
             Some(CalleeKind::Derived(f)) => (PunnedTarget::Direct(f), args),
@@ -132,13 +132,13 @@ impl EvidenceCx<'_> {
         local.calls.push(PunnedCall { inst, target, args: passed });
     }
 
-    fn at(&self, local: &mut Local, addr: ir::Value, off: i32, kinds: Kinds, params: BTreeSet<usize>) {
+    fn at(&self, local: &mut LocalCells, addr: ir::Value, off: i32, kinds: Kinds, params: BTreeSet<usize>) {
         let cell = self.cell(local, addr, off);
         local.note(cell, &CellContents { kinds, params });
     }
 
     /// The cell; remembers which data object its base is.
-    fn cell(&self, local: &mut Local, addr: ir::Value, off: i32) -> Cell {
+    fn cell(&self, local: &mut LocalCells, addr: ir::Value, off: i32) -> Cell {
         let cell = place_of(self.input.program, self.func, self.p, addr, off);
         if let Base::Data(gv) = cell.0
             && let Some(key) = self.program.data_of(self.func, gv)
@@ -198,11 +198,11 @@ pub fn place_of(program: &Program, func: &ir::Function, p: &Pointers, addr: ir::
     (base, by.wrapping_add(at))
 }
 
-impl Local {
+impl LocalCells {
     /// What one function does by itself.
     pub fn compute(input: &PointerInput<'_>, p: &Pointers, c: &Contents) -> Self {
         let PointerInput { program, func, cfg, .. } = *input;
-        let mut local = Local::default();
+        let mut local = LocalCells::default();
         for (i, &v) in func.dfg.block_params(cfg.blocks[0]).iter().enumerate() {
             local.params.insert(Base::Value(v), i);
         }

@@ -4,7 +4,7 @@
 //!
 //! **Answer.** The sets of four kinds, joined by union, are what [`crate::kinds::contents`] has for
 //! each class of memory, and what a caller may declare. Integers contradict nothing: padding, and
-//! fields that are copied with a record, are integers.
+//! fields that are copied with a struct, are integers.
 //!
 //! **Cost.** A byte for each set; a join is one instruction.
 //!

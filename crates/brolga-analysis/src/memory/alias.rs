@@ -8,7 +8,7 @@
 //!
 //! - a *span* that it lies in: constants are exact, a widened 32-bit number is between 0 and 2^32 -
 //!   1, and so on. Disjoint spans do not overlap. That separates the fields of a struct, and in
-//!   WebAssembly what an instance has in front of its memory (globals, sizes) from all of its
+//!   WebAssembly what an instance has before its memory (globals, sizes) from all of its
 //!   memory;
 //! - a *widened sum*, `origin + widen(x + a) + c` with constants `a` (modulo 2^32) and `c`. Two of
 //!   them with the same `x` are apart by `a - a'` or by that minus 2^32, plus `c - c'`. That
@@ -180,7 +180,7 @@ impl Place {
         points_to_set::is_new(self.within)
     }
 
-    /// From the first byte to behind the last, from the origin; `None` if there are no bounds.
+    /// From the first byte to after the last, from the origin; `None` if there are no bounds.
     pub fn span(&self) -> Option<(i64, i64)> {
         let from = self.from?;
         Some((from.low, from.high.checked_add(self.bytes?)?))

@@ -188,7 +188,7 @@ impl<'a> Writes<'a> {
         Self { cx, by_origin, writes_after, last, order, closely, reachable: SecondaryMap::new() }
     }
 
-    /// Whether the place of an access may be written by its instruction or behind it, on any way.
+    /// Whether the place of an access may be written by its instruction or after it, on any way.
     pub(crate) fn may_follow(&mut self, l: &Access) -> bool {
         let Self { cx, by_origin, writes_after, last, order, closely, reachable } = self;
         let places = cx.places();

@@ -56,14 +56,14 @@ pub struct ConstantInput<'a> {
 
 /// What of a function has no cotangent because its caller has said so.
 #[derive(Clone, Debug, Default)]
-pub struct Constant {
+pub struct ConstantMemory {
     /// Loads.
     pub loads: EntitySet<ir::Inst>,
     /// What addresses in such memory are made from, and nothing else.
     within: Set,
 }
 
-impl Constant {
+impl ConstantMemory {
     /// Find them. The root of a derivative looks for writes; a callee's have been looked at by its
     /// caller.
     pub fn compute(i: &ConstantInput<'_>, root: bool) -> Self {
@@ -107,7 +107,7 @@ impl ConstantInput<'_> {
     /// Whether anything that runs may write to memory of these blocks.
     fn may_be_written(&self, blocks: Set) -> bool {
         let places = Places { program: self.program, func: self.func, cfg: self.cfg, blocks: self.blocks };
-        // Globals and sizes lie in front of memory.
+        // Globals and sizes lie before memory.
         let in_front = |p: &Place| matches!(p.origin, Origin::Param(0)) && p.span().is_some_and(|(_, end)| end <= 0);
         self.cfg.all_insts().iter().any(|&inst| {
             let written = mod_ref::written(places, inst, self.effects);

@@ -9,22 +9,21 @@
 //! where a known function writes a result, the memory is *private*. If the address is stored,
 //! returned, passed to any other function, or goes through any other arithmetic, it is not.
 //!
-//! Two answers are given for an address. It may *lead* to several private pieces of memory,
-//! wherever the taint has come; it is *within* one if nothing else can be meant
-//! ([`Places::origin`]). The first answers what may read a piece, the second what writes to nothing
-//! else.
+//! Two answers are given for an address. It may *lead* to several private objects, wherever the
+//! taint has come; it is *within* one if nothing else can be meant ([`Places::origin`]). The first
+//! answers what may read an object, the second what writes to nothing else.
 //!
 //! **Arguments.** Memory behind a parameter is private, too, if the caller says that nothing else
 //! leads there and that it does not read what the function leaves there: then only the function's
 //! own loads can see it. Where memory is one piece, addresses are not followed from the parameter:
 //! [`crate::memory::points_to`] knows what each may be made from.
 //!
-//! **Invariants.** An access whose address does not lead to a private piece does not touch it:
+//! **Invariants.** An access whose address does not lead to a private object does not touch it:
 //! there is no way to get at such an address but from the one that was given out. An access is
-//! inside of the piece that its address was made from, as everywhere ([`crate::memory::clobber`]
+//! inside of the object that its address was made from, as everywhere ([`crate::memory::clobber`]
 //! relies on it, too).
 //!
-//! **Cost.** For each piece, linear in the uses of what leads to it.
+//! **Cost.** For each object, linear in the uses of what leads to it.
 
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
@@ -36,25 +35,25 @@ use crate::query::access_address;
 use crate::query::callee::CalleeKind;
 use crate::uses::{Use, Uses};
 
-/// A private piece of memory, by number.
-pub type Piece = u32;
+/// A private object, by number.
+pub type PrivateObject = u32;
 
 /// Several of them.
-pub type Pieces = SmallVec<[Piece; 1]>;
+pub type PrivateObjects = SmallVec<[PrivateObject; 1]>;
 
 /// What is private, and what uses it.
 #[derive(Clone, Debug, Default)]
-pub struct Private {
-    /// The pieces: slots and allocations.
+pub struct PrivateMemory {
+    /// The objects: slots and allocations.
     pub origins: Vec<Origin>,
-    leads: SecondaryMap<ir::Value, Pieces>,
-    reads: SecondaryMap<ir::Inst, Pieces>,
-    writes: SecondaryMap<ir::Inst, Option<Piece>>,
-    within: SecondaryMap<ir::Value, Option<Piece>>,
+    leads: SecondaryMap<ir::Value, PrivateObjects>,
+    reads: SecondaryMap<ir::Inst, PrivateObjects>,
+    writes: SecondaryMap<ir::Inst, Option<PrivateObject>>,
+    within: SecondaryMap<ir::Value, Option<PrivateObject>>,
     harmless: EntitySet<ir::Inst>,
 }
 
-impl Private {
+impl PrivateMemory {
     /// Look at all slots and allocations of a function, and at what these parameters lead to:
     /// memory that nothing else leads to, and that the caller does not read afterwards.
     pub fn compute(places: Places<'_>, uses: &Uses, scratch: &[usize]) -> Self {
@@ -82,9 +81,9 @@ impl Private {
         }
         for (origin, from) in roots {
             if let Some(values) = followed(places, uses, from) {
-                let piece = found.origins.len() as Piece;
+                let object = found.origins.len() as PrivateObject;
                 found.origins.push(origin);
-                values.into_iter().for_each(|v| found.leads[v].push(piece));
+                values.into_iter().for_each(|v| found.leads[v].push(object));
             }
         }
         found.scratch_blocks(places, scratch);
@@ -93,7 +92,7 @@ impl Private {
             for v in led {
                 let origin = places.origin(v);
                 let at = found.origins.iter().position(|&o| o == origin);
-                found.within[v] = found.within[v].or(at.map(|at| at as Piece));
+                found.within[v] = found.within[v].or(at.map(|at| at as PrivateObject));
             }
             insts().for_each(|inst| found.look(places, inst));
         }
@@ -104,25 +103,25 @@ impl Private {
     fn scratch_blocks(&mut self, places: Places<'_>, scratch: &[usize]) {
         let func = places.func;
         for (param, site) in places.blocks.given().filter(|g| scratch.contains(&g.0)) {
-            let piece = self.origins.len() as Piece;
+            let object = self.origins.len() as PrivateObject;
             self.origins.push(Origin::Param(param));
             for &inst in places.cfg.all_insts() {
                 for v in access_address(func, inst).into_iter().chain(func.dfg.inst_args(inst).iter().copied()) {
-                    if places.blocks.reached(v) & site != 0 && !self.leads[v].contains(&piece) {
-                        self.leads[v].push(piece);
-                        self.within[v] = (places.blocks.of(v) == site).then_some(piece);
+                    if places.blocks.reached(v) & site != 0 && !self.leads[v].contains(&object) {
+                        self.leads[v].push(object);
+                        self.within[v] = (places.blocks.of(v) == site).then_some(object);
                     }
                 }
             }
         }
     }
 
-    /// Note what an instruction reads and writes of the pieces.
+    /// Note what an instruction reads and writes of the objects.
     fn look(&mut self, places: Places<'_>, inst: ir::Inst) {
         let func = places.func;
         let within = |v: ir::Value| self.within[v];
         let args = func.dfg.inst_args(inst);
-        let mut reads = Pieces::new();
+        let mut reads = PrivateObjects::new();
         let mut writes = None;
         match func.dfg.insts[inst] {
             InstructionData::Load { arg, .. } => reads.extend_from_slice(&self.leads[arg]),
@@ -135,8 +134,8 @@ impl Private {
                     }
                     _ => false,
                 };
-                if let Some(piece) = writes
-                    && (func.dfg.mem_flags[flags].notrap() || inside(self.origins[piece as usize]))
+                if let Some(object) = writes
+                    && (func.dfg.mem_flags[flags].notrap() || inside(self.origins[object as usize]))
                 {
                     self.harmless.insert(inst);
                 }
@@ -163,27 +162,27 @@ impl Private {
         self.writes[inst] = writes;
     }
 
-    /// The pieces that an address may lead to.
-    pub fn leads(&self, v: ir::Value) -> &[Piece] {
+    /// The objects that an address may lead to.
+    pub fn leads(&self, v: ir::Value) -> &[PrivateObject] {
         &self.leads[v]
     }
 
-    /// The piece that an address is in, if nothing else can be meant.
-    pub fn within(&self, v: ir::Value) -> Option<Piece> {
+    /// The object that an address is in, if nothing else can be meant.
+    pub fn within(&self, v: ir::Value) -> Option<PrivateObject> {
         self.within[v]
     }
 
-    /// The pieces that a load or a call may read.
-    pub fn reads(&self, inst: ir::Inst) -> &[Piece] {
+    /// The objects that a load or a call may read.
+    pub fn reads(&self, inst: ir::Inst) -> &[PrivateObject] {
         &self.reads[inst]
     }
 
-    /// The piece that an instruction writes to, if that is all that it does to memory.
-    pub fn writes(&self, inst: ir::Inst) -> Option<Piece> {
+    /// The object that an instruction writes to, if that is all that it does to memory.
+    pub fn writes(&self, inst: ir::Inst) -> Option<PrivateObject> {
         self.writes[inst]
     }
 
-    /// Whether a store to a piece is known not to fault.
+    /// Whether a store to an object is known not to fault.
     pub fn is_harmless(&self, inst: ir::Inst) -> bool {
         self.harmless.contains(inst)
     }

@@ -2,24 +2,26 @@
 //!
 //! **Question.** Which bytes does a call change that its caller can see?
 //!
+//! **Answer.** An *effect* for each function, joined over its calls until nothing changes.
+//!
 //! **Lattice.** An effect is a short list of [`Region`]s, none of which lies within another: bytes
 //! at some distance from where a parameter points, or anywhere, and in which
 //! [blocks](crate::memory::points_to) of the program's allocator that may be. A function's effect
 //! is the join of its own writes and of those of the functions that it calls, seen through the
 //! arguments that it passes. Regions about the same parameter and the same blocks become one with a
-//! span that has both in it, but for what lies in front of where the parameter points: in
-//! WebAssembly those are globals and sizes, and behind is all of memory.
+//! span that has both in it, but for what lies before where the parameter points: in
+//! WebAssembly those are globals and sizes, and after is all of memory.
 //!
 //! **Not seen** by callers are the function's own stack slots, which are gone when it has returned,
 //! and the blocks that it has allocated itself, C's as well as the program's. They did not exist
-//! before the call, and whatever is loaded from them behind it is loaded behind these writes. If
+//! before the call, and whatever is loaded from them after it is loaded after these writes. If
 //! their bytes were another block's before, that has been released, which is a write to it.
 //!
 //! **Errs** on the side of anything: calls through pointers, functions of the embedder, whatever is
 //! not known to be harmless. Spans that keep growing through recursion have no bounds.
 //!
 //! What a call of the program's allocator writes is taken on trust where it is not plain to see
-//! ([`MOST_STATE`]): nothing that the program reads ([`Allocator`]) but what lies in front of
+//! ([`MOST_STATE`]): nothing that the program reads ([`Allocator`]) but what lies before
 //! memory (its size), and the block that is released.
 //!
 //! In WebAssembly it tells functions that only compute, or only write globals, from those that
@@ -47,7 +49,7 @@ use crate::query::callee::CalleeKind;
 use crate::body::Body;
 use crate::memory::alias::{self, Origin, Place, Places};
 
-/// The first byte and behind the last, from some address; `None` if there are no bounds.
+/// The first byte and after the last, from some address; `None` if there are no bounds.
 pub type ByteRange = Option<(i64, i64)>;
 
 /// Bytes that a function may write.
@@ -75,7 +77,7 @@ impl Region {
         }
     }
 
-    /// Whether it lies in front of where the parameter points.
+    /// Whether it lies before where the parameter points.
     fn in_front(&self) -> bool {
         self.span.is_some_and(|s| s.1 <= 0)
     }
@@ -183,9 +185,9 @@ const BOUNDED_ROUNDS: usize = 8;
 /// Rounds after which what still changes is taken to be anything.
 const MOST_ROUNDS: usize = 64;
 /// Bytes of state that an allocator may write at places that do not vary, to be believed. What
-/// writes to more is taken to write to all that lies in front of memory.
+/// writes to more is taken to write to all that lies before memory.
 const MOST_STATE: i64 = 1 << 16;
-/// In front of memory, from where the instance pointer points.
+/// Before memory, from where the instance pointer points.
 const FRONT: (i64, i64) = (-(1 << 40), 0);
 
 /// The effects of normalised functions, with their [`flows`](points_to::flows).

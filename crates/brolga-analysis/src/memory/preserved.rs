@@ -32,14 +32,18 @@
 //! such an object could be found elsewhere after all, it has escaped where it was made
 //! ([`crate::memory::points_to`]), and there the rest has it in.
 //!
-//! **Why that is enough.** Between the load and the pullback's use of it, memory is written (1) by
-//! the callee behind the load, which counts with the call; (2) by its callers behind the call, and
-//! by what they call; the transitive callers up to the function of both halves are all within one
-//! call of its, and it sees them as that call; (3) by the second half itself, which writes shadows,
-//! puts back what calls and stores behind this one wrote (memory mode `restore`), of which none is
-//! to this memory, and releases what waits at its very end. And the memory is still there: a slot
-//! that the argument leads to is one of the function of both halves (a pair never says of its own
-//! slots or blocks that they are kept), and blocks that are released are written.
+//! **Why that is enough.** Between the load and the pullback's use of it, memory is written by
+//!
+//! 1. the callee after the load: that counts with the call;
+//! 2. its callers after the call, and what they call: all callers up to the function of both halves
+//!    are within one call of its, and it sees them as that call;
+//! 3. the second half itself. It writes shadows. It puts back what calls and stores after this one
+//!    wrote (memory mode `restore`), none of which is to this memory. At its end it releases what
+//!    waits.
+//!
+//! And the memory is still there. A slot that the argument leads to is one of the function of both
+//! halves, since a pair never says of its own slots or blocks that they are kept. A block that is
+//! released counts as written.
 //!
 //! **Invariants.** Fewer bits are always right, so a function without a use for a fact may drop it.
 //! Functions that are called through pointers are told nothing, nor is the program's allocator,
@@ -47,7 +51,7 @@
 //! (`Mode::Split`) contain no function that knows first. A load that is done again has been done
 //! before, so it does not trap.
 //!
-//! In front of an instance's memory there are globals and sizes, which have no owner: those are
+//! Before an instance's memory there are globals and sizes, which have no owner: those are
 //! never kept.
 //!
 //! **Cost.** What [`crate::memory::clobber`] costs for a question for each call and parameter.
@@ -63,7 +67,7 @@ use crate::memory::alias::{Origin, Place, Places, has_instance, leads_to, throug
 use crate::memory::capture::captures;
 use crate::memory::clobber::{Access, ClobberInput, Writes};
 use crate::query::callee::CalleeKind;
-use crate::variant::{Preserved, bit};
+use crate::variant::{PreservedMemory, bit};
 
 /// Whether what is loaded and used as an address could lead to memory that the function has made
 /// itself. Blocks of the program's allocator have bits of their own.
@@ -80,12 +84,12 @@ fn makes_memory(places: Places<'_>) -> bool {
 }
 
 /// What of that is kept which a function was told is, for addresses of its own.
-fn told(places: Places<'_>, preserved: Preserved) -> Preserved {
-    if preserved.the_rest() && makes_memory(places) { Preserved::of(preserved.set() & !OTHER) } else { preserved }
+fn told(places: Places<'_>, preserved: PreservedMemory) -> PreservedMemory {
+    if preserved.the_rest() && makes_memory(places) { PreservedMemory::of(preserved.set() & !OTHER) } else { preserved }
 }
 
 /// Loads of a pair that its pullback may do again.
-pub fn loads(places: Places<'_>, preserved: Preserved) -> EntitySet<ir::Inst> {
+pub fn loads(places: Places<'_>, preserved: PreservedMemory) -> EntitySet<ir::Inst> {
     let mut found = EntitySet::new();
     if preserved.is_nothing() {
         return found;
@@ -104,10 +108,10 @@ pub fn loads(places: Places<'_>, preserved: Preserved) -> EntitySet<ir::Inst> {
 
 /// What each direct call of a function of the program may be told. A pair has been told what is
 /// `preserved`; a combined function has not (`None`), and knows.
-pub fn calls(cx: &ClobberInput<'_>, preserved: Option<Preserved>) -> HashMap<ir::Inst, Preserved> {
+pub fn calls(cx: &ClobberInput<'_>, preserved: Option<PreservedMemory>) -> HashMap<ir::Inst, PreservedMemory> {
     let places = cx.places();
     let mut found = HashMap::default();
-    if preserved.is_some_and(Preserved::is_nothing) {
+    if preserved.is_some_and(PreservedMemory::is_nothing) {
         return found;
     }
     let told = preserved.map(|preserved| told(places, preserved));
@@ -144,9 +148,9 @@ pub fn calls(cx: &ClobberInput<'_>, preserved: Option<Preserved>) -> HashMap<ir:
     found
 }
 
-fn note(found: &mut HashMap<ir::Inst, Preserved>, call: ir::Inst, asked: Set) {
-    let preserved = found.entry(call).or_insert(Preserved::NOTHING);
-    *preserved = Preserved::of(preserved.set() | asked);
+fn note(found: &mut HashMap<ir::Inst, PreservedMemory>, call: ir::Inst, asked: Set) {
+    let preserved = found.entry(call).or_insert(PreservedMemory::NOTHING);
+    *preserved = PreservedMemory::of(preserved.set() | asked);
 }
 
 /// The function that a call is derived with, if it can be told anything.

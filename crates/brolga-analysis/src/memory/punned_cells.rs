@@ -7,7 +7,7 @@
 //!
 //! **Answer.** For each function, the places behind its parameters and in data objects where it
 //! loads or stores a pointer, or stores a float that is no constant: by constant offset, since
-//! fields of one record have different ones. Callees' places are the caller's where they are behind
+//! fields of one struct have different ones. Callees' places are the caller's where they are after
 //! what it passes. Facts only grow and offsets are bounded by [`FAR`], so recursion converges. A
 //! function that is called through a pointer may be any whose address is taken.
 //!
@@ -65,7 +65,7 @@ pub(crate) struct PunnedCall {
     pub(crate) args: Vec<PassedPointer>,
 }
 
-/// Parameters behind which something is stored, at whatever place.
+/// Parameters after which something is stored, at whatever place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoreTargets {
     pub(crate) floats: BTreeSet<usize>,
@@ -74,7 +74,7 @@ pub(crate) struct StoreTargets {
 
 /// What one function does by itself.
 #[derive(Clone, Debug, Default)]
-pub struct Local {
+pub struct LocalCells {
     pub(crate) places: BTreeMap<Base, ContentsAt>,
     pub(crate) stored: StoreTargets,
     pub(crate) calls: Vec<PunnedCall>,
@@ -103,7 +103,7 @@ impl PunnedCells {
     }
 
     /// From what functions do by themselves.
-    pub fn compute(locals: &BTreeMap<FuncKey, Local>) -> Self {
+    pub fn compute(locals: &BTreeMap<FuncKey, LocalCells>) -> Self {
         let mut all = PunnedCells::default();
         for local in locals.values() {
             for &(signature, f) in &local.addressed {
@@ -184,7 +184,7 @@ fn note(places: &mut ContentsAt, off: i64, held: &CellContents) -> bool {
     *e != old
 }
 
-impl Local {
+impl LocalCells {
     pub(crate) fn note(&mut self, (base, off): Cell, held: &CellContents) {
         note(self.places.entry(base).or_default(), off, held);
     }
@@ -208,7 +208,7 @@ pub struct PointerCells {
 
 impl PointerCells {
     /// For one variant of a function.
-    pub fn compute(local: &Local, all: &PunnedCells) -> Self {
+    pub fn compute(local: &LocalCells, all: &PunnedCells) -> Self {
         let mut here = PointerCells::default();
         for (base, off, held) in local.everything(all) {
             note(here.places.entry(base).or_default(), off, &held);

@@ -107,7 +107,7 @@ struct PlacedWrite {
 struct Reach {
     /// Position of the load in its block.
     at: u32,
-    /// The first position behind it in its own block at which the place may have changed.
+    /// The first position after it in its own block at which the place may have changed.
     until: u32,
     /// Blocks at whose start the place may have changed since.
     changed: EntitySet<ir::Block>,
@@ -151,7 +151,7 @@ impl<'a> Rewind<'a> {
     }
 
     /// Whether a load can be done again in the reverse of block `b`, when everything from position
-    /// `at` on has been undone: 0 is the start of the block, `n` behind its `n`-th instruction.
+    /// `at` on has been undone: 0 is the start of the block, `n` after its `n`-th instruction.
     pub fn reloads(&mut self, load: ir::Inst, b: ir::Block, at: u32) -> bool {
         let Some(home) = self.cx.func.layout.inst_block(load) else { return false };
         if !self.known.contains_key(&load) {

@@ -100,7 +100,7 @@ fn computed(program: &Program, k: FuncKey) -> Option<&'static MathRule> {
     program.funcs[k].computes.and_then(math_rule)
 }
 
-/// Operands of a call of a function that computes a known one: behind the instance, and in front of
+/// Operands of a call of a function that computes a known one: after the instance, and before
 /// what tasks of a module have of their own.
 pub fn computed_operands<'a>(rule: &MathRule, args: &'a [ir::Value]) -> &'a [ir::Value] {
     &args[1..=rule.params.len()]

@@ -94,7 +94,7 @@ pub(super) struct PrimalView {
 }
 
 /// A function with its signature.
-pub(super) struct Signed<'a> {
+pub(super) struct SignedFunction<'a> {
     pub part: DerivedPart,
     pub symbol: String,
     /// The name that all functions of the derivation begin with.
@@ -105,7 +105,7 @@ pub(super) struct Signed<'a> {
 
 impl PrimalView {
     /// The function as callers see it.
-    pub(super) fn binding(&self, f: &Signed<'_>) -> Binding {
+    pub(super) fn binding(&self, f: &SignedFunction<'_>) -> Binding {
         let s = f.signature;
         let params = s.params.iter().zip(&s.clif.params).map(|(&role, abi)| {
             let kind = self.kind(role, abi.value_type);
@@ -169,7 +169,7 @@ impl PrimalView {
         }
     }
 
-    fn about(&self, f: &Signed<'_>) -> Vec<String> {
+    fn about(&self, f: &SignedFunction<'_>) -> Vec<String> {
         let (name, base) = (&self.name, f.base);
         let mut out = vec![match f.part {
             DerivedPart::Primal => format!("{name} itself."),
@@ -201,7 +201,7 @@ impl PrimalView {
         out
     }
 
-    fn param(&self, role: ParamRole, f: &Signed<'_>) -> String {
+    fn param(&self, role: ParamRole, f: &SignedFunction<'_>) -> String {
         let name = &self.name;
         match role {
             ParamRole::Primal(i) if i < self.hidden => "the instance: the address of byte 0 of its memory".to_owned(),
@@ -234,7 +234,7 @@ impl PrimalView {
         }
     }
 
-    fn shadow(&self, i: usize, f: &Signed<'_>) -> String {
+    fn shadow(&self, i: usize, f: &SignedFunction<'_>) -> String {
         let (name, base) = (&self.name, f.base);
         let p = self.param_name(ParamRole::Primal(i));
         let same = format!("shadow of {p}, of the same size and layout");
@@ -367,7 +367,7 @@ pub(super) struct Image {
     pub symbol: String,
     /// What there is of it; the rest is zeros.
     pub contents: Vec<u8>,
-    /// Bytes in front of the instance pointer.
+    /// Bytes before the instance pointer.
     pub header: usize,
     /// Bytes of an instance.
     pub bytes: usize,

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use brolga::{ArgActivity, Elem, Error, FuncKey, MemoryMode, Options, Program, Request};
 use brolga_driver::{File, guess, quiet};
 use brolga_module::{
-    DerivedSignature, Embedded, EmbeddedFunction, FloatCount, ParamActivity, ParamRole, ParamSpec, ResultRole,
+    DerivedSignature, EmbeddedFunction, EmbeddedFunctions, FloatCount, ParamActivity, ParamRole, ParamSpec, ResultRole,
     ReturnActivity, Room, Spec, embed, is_function_of_c,
 };
 use clap::{Args, ValueEnum, ValueHint};
@@ -47,7 +47,7 @@ use crate::failure::Failure;
 use crate::jobs::{read_for, untracked};
 use crate::report::show;
 
-use binding::{DerivedPart, Image, ObjectDescription, PrimalView, Signed, is_read_only};
+use binding::{DerivedPart, Image, ObjectDescription, PrimalView, SignedFunction, is_read_only};
 use object::ExportedFunctions;
 
 /// `compile`.
@@ -437,7 +437,7 @@ impl WantedFunction {
 
     fn add(
         &self,
-        embedded: Embedded,
+        embedded: EmbeddedFunctions,
         parts: &[DerivedPart],
         roots: &mut Vec<ExportedFunctions>,
         functions: &mut Vec<binding::Binding>,
@@ -452,7 +452,7 @@ impl WantedFunction {
         let names: Vec<String> = parts.iter().map(|p| format!("{}{}", self.base, p.ending())).collect();
         for ((part, signature), symbol) in parts.iter().zip(&embedded.signatures).zip(&names) {
             let (part, symbol, base, room) = (*part, symbol.clone(), &self.base[..], embedded.room);
-            functions.push(self.primal.binding(&Signed { part, symbol, base, signature, room }));
+            functions.push(self.primal.binding(&SignedFunction { part, symbol, base, signature, room }));
         }
         roots.push((embedded, names));
         Ok(())
@@ -501,7 +501,7 @@ fn returns_as_in_c(signature: &DerivedSignature) -> bool {
 }
 
 /// A function as it is, in the form of a derivative.
-fn itself(program: &Program, func: FuncKey, isa: &dyn TargetIsa) -> Result<Embedded, Failure> {
+fn itself(program: &Program, func: FuncKey, isa: &dyn TargetIsa) -> Result<EmbeddedFunctions, Failure> {
     let f = &program.funcs[func];
     if f.signature.returns.len() > 1 {
         return Err(Failure::Usage(format!(
@@ -524,7 +524,7 @@ fn itself(program: &Program, func: FuncKey, isa: &dyn TargetIsa) -> Result<Embed
         clif: f.signature.clone(),
     };
     let body = f.body.clone().expect("it is defined");
-    Ok(Embedded {
+    Ok(EmbeddedFunctions {
         functions: vec![EmbeddedFunction { symbol: f.symbol.clone(), func: body, of: func }],
         signatures: vec![signature],
         room: Room::Nothing,

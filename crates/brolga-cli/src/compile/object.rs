@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use brolga::Program;
 use brolga_ir::program::{functions_used, symbol_of, symbols_used};
 use brolga_module::cranelift_module::{DataDescription, DataId, Linkage, Module, ModuleError, default_libcall_names};
-use brolga_module::{AdModule, DataActivity, Embedded};
+use brolga_module::{AdModule, DataActivity, EmbeddedFunctions};
 use cranelift_codegen::ir::{self, LibCall};
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_object::{ObjectBuilder, ObjectModule};
@@ -28,7 +28,7 @@ use super::binding::Data;
 use crate::failure::Failure;
 
 /// Functions that are visible, and their names.
-pub(super) type ExportedFunctions = (Embedded, Vec<String>);
+pub(super) type ExportedFunctions = (EmbeddedFunctions, Vec<String>);
 
 /// An object file.
 pub(super) struct Object {
@@ -151,7 +151,7 @@ fn data(module: &mut AdModule<ObjectModule>, roots: &[ExportedFunctions]) -> Res
 }
 
 /// The functions of a derivation, and those that they call as they are.
-fn reached(embedded: &Embedded) -> Vec<&ir::Function> {
+fn reached(embedded: &EmbeddedFunctions) -> Vec<&ir::Function> {
     let mut seen: BTreeSet<String> = embedded.functions.iter().map(|f| f.symbol.clone()).collect();
     let mut out: Vec<&ir::Function> = embedded.functions.iter().map(|f| &f.func).collect();
     let mut at = 0;
@@ -165,7 +165,7 @@ fn reached(embedded: &Embedded) -> Vec<&ir::Function> {
 }
 
 /// What they name as data.
-fn named(embedded: &Embedded) -> BTreeSet<String> {
+fn named(embedded: &EmbeddedFunctions) -> BTreeSet<String> {
     let mut out = BTreeSet::new();
     for func in reached(embedded) {
         for gv in symbols_used(func).iter() {
@@ -178,7 +178,7 @@ fn named(embedded: &Embedded) -> BTreeSet<String> {
 }
 
 /// A function that a host implements, if one is called.
-pub(super) fn of_host(embedded: &Embedded) -> Option<String> {
+pub(super) fn of_host(embedded: &EmbeddedFunctions) -> Option<String> {
     let program = &embedded.program;
     reached(embedded).into_iter().find_map(|func| {
         let called = functions_used(func);

@@ -20,7 +20,7 @@
 //!
 //! **Answer.** A parameter that is computed from a place has a home there, if on every way from its
 //! block the place is stored to before it is read. Then it may be stored before. So may what a loop
-//! has left, in front of where it is left. A `select` of that kind becomes a branch first, where
+//! has left, before where it is left. A `select` of that kind becomes a branch first, where
 //! what decides is not read from what the function changes.
 //!
 //! **Cost.** A walk over the function for each parameter, and each place that has its type.
@@ -36,7 +36,7 @@ use cranelift_codegen::ir::{
 use cranelift_entity::EntitySet;
 
 use super::view::{InverseRequest, MemoryRoot, UndoneCall, View};
-use crate::linear::{Linear, Nearness};
+use crate::linear::{LinearForm, Nearness};
 use crate::map::{HashMap, HashSet};
 
 /// Of a function that is larger, nothing is put back into memory.
@@ -46,15 +46,15 @@ const MOST_INSTS: usize = 2000;
 #[derive(Clone, Debug)]
 struct DemotedPlace {
     state: usize,
-    at: Linear,
+    at: LinearForm,
     ty: Type,
-    /// An address that is computed in front of the parameter's block, and the distance from it.
+    /// An address that is computed before the parameter's block, and the distance from it.
     address: Value,
     offset: i32,
 }
 
 /// A state, where in it, and what lies there.
-type StateAccess = (usize, Linear, Type);
+type StateAccess = (usize, LinearForm, Type);
 
 /// The same function with values in their homes; none if there are none, or it is refused.
 pub(super) fn demoted(func: &ir::Function, asked: &InverseRequest<'_>) -> Option<ir::Function> {
@@ -118,7 +118,7 @@ impl<'f> Demotion<'f> {
         })
     }
 
-    /// A store of what is computed from its place in a block above, and the branch in front of
+    /// A store of what is computed from its place in a block above, and the branch before
     /// which it may stand: on all other ways the place is stored to, too.
     fn early(&self) -> Option<(Inst, Inst)> {
         let func = self.view.func;
@@ -144,7 +144,7 @@ impl<'f> Demotion<'f> {
         })
     }
 
-    /// The branches to a block that come behind a store of what they give, where it has its home.
+    /// The branches to a block that come after a store of what they give, where it has its home.
     fn stored_there(&self, block: Block, number: usize, home: &DemotedPlace) -> HashSet<Inst> {
         let func = self.view.func;
         let is_stored = |pred: &Inst| {
@@ -208,8 +208,8 @@ impl<'f> Demotion<'f> {
         None
     }
 
-    /// Places that a value is computed from, and that are stored to: those that have an address in
-    /// front of an instruction's block. First comes where it is stored itself, and then where
+    /// Places that a value is computed from, and that are stored to: those that have an address
+    /// before an instruction's block. First comes where it is stored itself, and then where
     /// something is stored or loaded that it is chosen from.
     fn homes(&self, v: Value, inst: Inst) -> Vec<DemotedPlace> {
         let func = self.view.func;
@@ -223,7 +223,7 @@ impl<'f> Demotion<'f> {
             let (address, offset) = (self.view.address(access), self.view.offset(access) as i32);
             let Some(defined) = self.view.block_of(address) else { continue };
             let is_above = defined != block && self.tree.block_dominates(defined, block);
-            // Of a `select` what stands in front of it in its block does, too.
+            // Of a `select` what stands before it in its block does, too.
             let is_before = defined == block
                 && match func.dfg.value_def(address) {
                     ValueDef::Result(of, _) => self.tree.dominates(of, inst, &func.layout),
@@ -363,7 +363,7 @@ fn first_user(func: &ir::Function, inst: Inst) -> Option<Inst> {
         .or(func.layout.last_inst(block))
 }
 
-/// Choose by a branch in front of what uses the choice first.
+/// Choose by a branch before what uses the choice first.
 fn branch(func: &mut ir::Function, select: Inst) {
     let &[by, then, other] = func.dfg.inst_args(select) else { unreachable!("a select has three arguments") };
     let (v, loc) = (func.dfg.first_result(select), func.srcloc(select));

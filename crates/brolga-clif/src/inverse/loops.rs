@@ -28,7 +28,7 @@ use super::readings::stored;
 use super::solve::{EqualValues, UndoStep, steps};
 use super::structure::{UndoLoop, UndoPart};
 use super::view::{MemoryRoot, Undoable};
-use crate::linear::{Linear, Nearness};
+use crate::linear::{LinearForm, Nearness};
 use crate::map::{HashMap, HashSet};
 
 /// How what a loop carries is found.
@@ -82,7 +82,7 @@ impl Inverse<'_, '_, '_, '_> {
         self.jump(count, &next, n);
         self.known.clone_from(&around);
         self.readings.counting.pop();
-        // What comes in front of where it is left has run once more.
+        // What comes before where it is left has run once more.
         let (values, n) = self.entered(left, &types_of);
         self.known.extend(counters.iter().copied().zip(values.iter().copied()));
         self.undo_all(&of.body[..of.head])?;
@@ -205,7 +205,7 @@ impl Inverse<'_, '_, '_, '_> {
         }
     }
 
-    /// What is counted, before an iteration, of what it is behind it.
+    /// What is counted, before an iteration, of what it is after it.
     fn before(&mut self, of: &UndoLoop, params: &[Value], all: &CarriedSources, now: &[Value]) -> Undoable<Vec<Value>> {
         let around = self.known.clone();
         self.known.extend(all.counted.iter().map(|&i| of.next[i]).zip(now.iter().copied()));
@@ -272,7 +272,7 @@ impl Inverse<'_, '_, '_, '_> {
                 return;
             }
             let (other, other_ty) = view.accessed(inst);
-            let is_apart = |place: &Linear| other.near(other_ty, place, ty) == Nearness::Apart;
+            let is_apart = |place: &LinearForm| other.near(other_ty, place, ty) == Nearness::Apart;
             apart &= is_apart(&at) && is_apart(&before);
         });
         apart.then_some(store)

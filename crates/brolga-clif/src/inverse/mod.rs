@@ -2,7 +2,7 @@
 //!
 //! **Problem.** A function changes a state and returns nothing. Which one takes the state back?
 //!
-//! **Answer.** Control flow is read as a structure ([`structure`]), and undone from behind. A
+//! **Answer.** Control flow is read as a structure ([`structure`]), and undone backwards. A
 //! straight piece is an equation for each place that it stores to: what lies there now is known,
 //! what lay there before is wanted, and instructions that lose nothing lead back ([`solve`]). A
 //! loop is counted first, by its control alone, and then runs so many times with its integers
@@ -53,7 +53,7 @@ pub use effects::{Effects, effects};
 use emit::Inverse;
 use readings::Readings;
 use view::View;
-pub use view::{InverseRequest, NotInvertible, UndoneCall};
+pub use view::{InverseRequest, InversionFailure, UndoneCall};
 
 /// The function that undoes `func`, by this name.
 ///
@@ -63,7 +63,7 @@ pub fn inverse(
     func: &ir::Function,
     asked: &InverseRequest<'_>,
     name: UserFuncName,
-) -> Result<ir::Function, NotInvertible> {
+) -> Result<ir::Function, InversionFailure> {
     found(func, asked, name.clone()).or_else(|e| {
         let sunk = sink::sunk(func, asked).and_then(|f| found(&f, asked, name.clone()).ok());
         let demoted = || demote::demoted(func, asked).map(|f| sink::sunk(&f, asked).unwrap_or(f));
@@ -71,7 +71,11 @@ pub fn inverse(
     })
 }
 
-fn found(func: &ir::Function, asked: &InverseRequest<'_>, name: UserFuncName) -> Result<ir::Function, NotInvertible> {
+fn found(
+    func: &ir::Function,
+    asked: &InverseRequest<'_>,
+    name: UserFuncName,
+) -> Result<ir::Function, InversionFailure> {
     let view = View::of(func, asked)?;
     let parts = structure::parts(&view)?;
     let mut out = func.clone();

@@ -2,7 +2,7 @@
 //!
 //! **Question.** A sum over other numbers is added to a state. Can it be computed once more?
 //! **Answer.** What it reads is the same at that time if nothing stores to a state that it reads
-//! from there to what is undone: pieces are undone from behind, so what lies further behind is as
+//! from there to what is undone: pieces are undone backwards, so what comes later is as
 //! it was. While a loop is counted all of its iterations lie between ([`Readings::counting`]).
 //!
 //! **Cost.** A walk over the pieces.
@@ -30,7 +30,7 @@ struct ReadAt<'p> {
     /// The piece that it is in.
     list: PartList,
     part: usize,
-    /// States that the same piece stores to behind it.
+    /// States that the same piece stores to after it.
     stored: HashSet<usize>,
 }
 
@@ -92,7 +92,7 @@ impl<'p> Readings<'p> {
         self.all[number].of
     }
 
-    /// States that are stored to between what reads and what is undone; none if it lies behind.
+    /// States that are stored to between what reads and what is undone; none if it lies after.
     pub(super) fn stored_since(&self, number: usize) -> Option<HashSet<usize>> {
         let of = &self.all[number];
         let until = self.undone.get(&of.list).copied().filter(|&at| at >= of.part)?;
@@ -110,7 +110,7 @@ impl<'p> Readings<'p> {
         of_loop.or_else(of_inst).copied()
     }
 
-    /// From now on this piece of a list is undone, and those behind it have been.
+    /// From now on this piece of a list is undone, and those after it have been.
     pub(super) fn undo(&mut self, parts: &[UndoPart], part: usize) {
         self.undone.insert(parts.as_ptr(), part);
     }

@@ -1,7 +1,7 @@
 //! Loops that store nothing, run again where what they compute is needed.
 //!
 //! **Question.** What was added to a state?
-//! **Answer.** What a copy of the loop computes, in front of what needs it, where it can run again
+//! **Answer.** What a copy of the loop computes, before what needs it, where it can run again
 //! ([`super::readings`]).
 //!
 //! ```text
@@ -43,7 +43,7 @@ impl Inverse<'_, '_, '_, '_> {
         }
     }
 
-    /// What an instruction of a loop uses that is defined in front of the loop.
+    /// What an instruction of a loop uses that is defined before the loop.
     fn outer_values(&self, number: usize, inst: Inst) -> Vec<Value> {
         let view = self.view;
         let is_inner = |v: Value| self.readings.around(view, v) == Some(number);
@@ -92,7 +92,7 @@ impl Inverse<'_, '_, '_, '_> {
         self.known[&self.view.resolved(v)]
     }
 
-    /// A jump or a branch, to copies of blocks. What the block behind a loop is given is known.
+    /// A jump or a branch, to copies of blocks. What the block after a loop is given is known.
     fn go_on(&mut self, inst: Inst, args: &[Value], copies: &HashMap<Block, Block>, exit: Block) {
         let mut to = Vec::new();
         for (block, given) in self.view.targets(inst) {

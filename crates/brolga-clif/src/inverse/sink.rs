@@ -1,7 +1,7 @@
 //! Loads above a branch, in what the branch leads to.
 //!
-//! **Problem.** A branch is taken again from behind, and each side is an equation of its own. What
-//! a side has read above the branch is no part of it.
+//! **Problem.** A branch is taken again on the way back, and each side is an equation of its own.
+//! What a side has read above the branch is no part of it.
 //!
 //! ```text
 //! v2 = load v0                          brif v1, block1, block2
@@ -11,7 +11,7 @@
 //!     store v3, v0                          store v3, v0
 //! ```
 //!
-//! **Answer.** Nothing between a load and the branch behind it stores there, so each side may load
+//! **Answer.** Nothing between a load and the branch after it stores there, so each side may load
 //! again at its beginning, and compute again what it takes. The load above stays, for what else
 //! reads it.
 //!
@@ -24,13 +24,13 @@ use cranelift_codegen::ir::{self, Block, Inst, Opcode, Value};
 use super::view::{InverseRequest, UndoneCall, View};
 use crate::linear::Nearness;
 
-/// The same function with loads behind branches; none if there are none to put there.
+/// The same function with loads after branches; none if there are none to put there.
 pub(super) fn sunk(func: &ir::Function, asked: &InverseRequest<'_>) -> Option<ir::Function> {
     let cfg = ControlFlowGraph::with_function(func);
     let tree = DominatorTree::with_function(func, &cfg);
     let mut out = func.clone();
     let mut any = false;
-    // A load that has got behind one branch may get behind another one.
+    // A load that has got after one branch may get after another one.
     for &block in tree.cfg_postorder().iter().rev() {
         let Some(last) = out.layout.last_inst(block) else { continue };
         if out.dfg.insts[last].opcode() != Opcode::Brif {
@@ -46,7 +46,7 @@ pub(super) fn sunk(func: &ir::Function, asked: &InverseRequest<'_>) -> Option<ir
     any.then_some(out)
 }
 
-/// The loads of a block behind which it does not store to the same place, and what is computed from
+/// The loads of a block after which it does not store to the same place, and what is computed from
 /// them, in order.
 fn loads_at_the_end(view: &View<'_>, block: Block) -> Vec<Inst> {
     let dfg = &view.func.dfg;

@@ -26,13 +26,13 @@ use cranelift_codegen::ir::{Inst, InstBuilder, MemFlagsData, Opcode, Type, Value
 use super::emit::{BY_HAND, Inverse};
 use super::solve::{EqualValues, UndoStep, is_undone, steps, undo};
 use super::view::{MemoryRoot, Undoable, refused};
-use crate::linear::{Linear, Nearness};
+use crate::linear::{LinearForm, Nearness};
 use crate::map::{HashMap, HashSet};
 
 /// A place of a state that a piece touches.
 struct StatePlace {
     state: usize,
-    at: Linear,
+    at: LinearForm,
     ty: Type,
     /// The first load or store.
     inst: Inst,
@@ -174,7 +174,7 @@ impl Inverse<'_, '_, '_, '_> {
             self.pos.ins().jump(other, &[]);
         }
         self.open(other);
-        // They overlap if one begins less than its length in front of the other.
+        // They overlap if one begins less than its length before the other.
         let far = self.pos.ins().isub(p, q);
         let first = self.pos.ins().iconst(types::I64, i64::from(p_ty.bytes()) - 1);
         let far = self.pos.ins().iadd(far, first);

@@ -45,9 +45,9 @@ pub(super) struct UndoLoop {
     pub at: Inst,
     pub by: Value,
     pub goes_on_if: bool,
-    /// Whether it is left before an iteration, or behind it.
+    /// Whether it is left before an iteration, or after it.
     pub before: bool,
-    /// So many pieces come in front of where it is left, and so once more.
+    /// So many pieces come before where it is left, and so once more.
     pub head: usize,
     pub body: Vec<UndoPart>,
 }
@@ -56,7 +56,7 @@ pub(super) struct UndoLoop {
 #[derive(Debug)]
 pub(super) struct PureLoop {
     pub header: Block,
-    /// Its blocks, each behind those that dominate it.
+    /// Its blocks, each after those that dominate it.
     pub blocks: Vec<Block>,
     /// What the parameters of its header are at first.
     pub init: Vec<Value>,
@@ -82,7 +82,7 @@ struct UndoWalk<'w, 'f> {
 /// Where a piece is over.
 #[derive(Clone, Copy, Default)]
 struct Stop {
-    /// In front of this block.
+    /// Before this block.
     before: Option<Block>,
     /// At the branch of this one.
     at: Option<Block>,
@@ -210,7 +210,7 @@ impl UndoWalk<'_, '_> {
         Some(PureLoop { header, blocks, init: init.pop()?, exit })
     }
 
-    /// A loop, and the block behind it.
+    /// A loop, and the block after it.
     fn repeated(&self, lp: Loop) -> Undoable<(UndoLoop, Block)> {
         let (view, loops) = (self.view, &self.shape.loops);
         let header = loops.loop_header(lp);

@@ -4,18 +4,18 @@
 //! **Answer.** An address is made of at most one parameter that points at a state. What is not
 //! written to is steady.
 //!
-//! **Cost.** One walk over the function, behind that of [`super::origin`].
+//! **Cost.** One walk over the function, after that of [`super::origin`].
 
 use cranelift_codegen::ir::{self, Block, FuncRef, Inst, InstructionData, Opcode, TrapCode, Type, Value, ValueDef};
 use cranelift_entity::EntitySet;
 
 use super::origin::{AddressOrigin, origins, targets};
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 use crate::map::{HashMap, HashSet};
 
 /// Why a function has no inverse that is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotInvertible {
+pub struct InversionFailure {
     /// The instruction that cannot be undone.
     pub inst: Inst,
     /// A sentence, without a name of the function.
@@ -25,10 +25,10 @@ pub struct NotInvertible {
 }
 
 /// What there is, or why there is none.
-pub(super) type Undoable<T> = Result<T, NotInvertible>;
+pub(super) type Undoable<T> = Result<T, InversionFailure>;
 
 pub(super) fn refused<T>(inst: Inst, why: impl Into<String>, help: &'static str) -> Undoable<T> {
-    Err(NotInvertible { inst, why: why.into(), help })
+    Err(InversionFailure { inst, why: why.into(), help })
 }
 
 /// What is asked for.
@@ -208,7 +208,7 @@ impl<'f> View<'f> {
     }
 
     /// Where a load or store goes, and what type it has there.
-    pub(super) fn accessed(&self, inst: Inst) -> (Linear, Type) {
+    pub(super) fn accessed(&self, inst: Inst) -> (LinearForm, Type) {
         let dfg = &self.func.dfg;
         let is_store = dfg.insts[inst].opcode() == Opcode::Store;
         let value = if is_store { dfg.inst_args(inst)[0] } else { dfg.first_result(inst) };
@@ -216,26 +216,26 @@ impl<'f> View<'f> {
     }
 
     /// A value as a combination of those that it is made of.
-    pub(super) fn linear(&self, v: Value) -> Linear {
+    pub(super) fn linear(&self, v: Value) -> LinearForm {
         self.form(v, &mut HashMap::default())
     }
 
     /// The same, with what is known of others.
-    fn form(&self, v: Value, seen: &mut HashMap<Value, Linear>) -> Linear {
+    fn form(&self, v: Value, seen: &mut HashMap<Value, LinearForm>) -> LinearForm {
         let (v, dfg) = (self.resolved(v), &self.func.dfg);
         if let Some(found) = seen.get(&v) {
             return found.clone();
         }
         let inst = dfg.value_def(v).inst();
         let found = inst.and_then(|inst| match dfg.insts[inst] {
-            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(Linear::constant(imm.bits())),
+            InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(LinearForm::constant(imm.bits())),
             _ => {
-                let op = Some(dfg.insts[inst].opcode()).filter(|&op| Linear::follows(op))?;
-                let forms: Vec<Linear> = dfg.inst_args(inst).iter().map(|&a| self.form(a, seen)).collect();
-                Linear::of_op(op, dfg.value_type(v).bits(), &forms)
+                let op = Some(dfg.insts[inst].opcode()).filter(|&op| LinearForm::follows(op))?;
+                let forms: Vec<LinearForm> = dfg.inst_args(inst).iter().map(|&a| self.form(a, seen)).collect();
+                LinearForm::of_op(op, dfg.value_type(v).bits(), &forms)
             }
         });
-        let found = found.unwrap_or_else(|| Linear::value(v));
+        let found = found.unwrap_or_else(|| LinearForm::value(v));
         seen.insert(v, found.clone());
         found
     }

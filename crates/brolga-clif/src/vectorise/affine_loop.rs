@@ -26,7 +26,7 @@ use cranelift_codegen::ir::{self, BlockArg, InstructionData, Opcode, Type, Value
 use cranelift_entity::SecondaryMap;
 use smallvec::{SmallVec, smallvec};
 
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 use crate::marks::is_tape;
 
 /// Longer cycles are not looked at: reverse loops have up to four blocks where nothing branches.
@@ -102,15 +102,15 @@ pub fn loops(func: &ir::Function) -> Vec<Loop> {
 }
 
 /// A combination of values from outside of a loop, and of the header's parameters as it is entered,
-/// as one of values in front of it.
-pub fn entered(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<Linear> {
+/// as one of values before it.
+pub fn entered(func: &ir::Function, l: &Loop, sum: &LinearForm) -> Option<LinearForm> {
     let last = func.layout.last_inst(l.entry)?;
     let calls = func.dfg.insts[last].branch_destination(&func.dfg.jump_tables, &func.dfg.exception_tables);
     let call = calls.iter().find(|c| c.block(&func.dfg.value_lists) == l.blocks[0])?;
     let params = func.dfg.block_params(l.blocks[0]).iter().copied();
     let args = call.args(&func.dfg.value_lists).filter_map(|a| a.as_value());
     let entered: HashMap<Value, Value> = params.zip(args).collect();
-    let mut found = Linear::constant(sum.plus);
+    let mut found = LinearForm::constant(sum.plus);
     for &(v, factor) in &sum.terms {
         found = found.plus_times(&outside(func, entered.get(&v).copied().unwrap_or(v), 4), factor);
     }
@@ -119,7 +119,7 @@ pub fn entered(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<Linear> {
 
 /// The largest number that such a combination can be, where that is seen at once: compilers that
 /// unroll leave the last few iterations, `n & 3` of them, to a loop of its own.
-pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
+pub fn at_most(func: &ir::Function, l: &Loop, sum: &LinearForm) -> Option<i64> {
     let found = entered(func, l, sum)?;
     let masked = |v: Value| match func.dfg.insts[func.dfg.value_def(v).inst()?] {
         InstructionData::Binary { opcode: Opcode::Band, args } => {
@@ -135,16 +135,16 @@ pub fn at_most(func: &ir::Function, l: &Loop, sum: &Linear) -> Option<i64> {
 }
 
 /// A value as a combination of what it is computed from, so many steps back at most.
-pub fn outside(func: &ir::Function, v: Value, depth: u32) -> Linear {
-    let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth > 0) else { return Linear::value(v) };
+pub fn outside(func: &ir::Function, v: Value, depth: u32) -> LinearForm {
+    let Some(inst) = func.dfg.value_def(v).inst().filter(|_| depth > 0) else { return LinearForm::value(v) };
     let found = match func.dfg.insts[inst] {
-        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(Linear::constant(imm.bits())),
+        InstructionData::UnaryImm { opcode: Opcode::Iconst, imm } => Some(LinearForm::constant(imm.bits())),
         InstructionData::Binary { opcode, args } => {
-            Linear::of_op(opcode, func.dfg.value_type(v).bits(), &args.map(|a| outside(func, a, depth - 1)))
+            LinearForm::of_op(opcode, func.dfg.value_type(v).bits(), &args.map(|a| outside(func, a, depth - 1)))
         }
         _ => None,
     };
-    let found = found.unwrap_or_else(|| Linear::value(v));
+    let found = found.unwrap_or_else(|| LinearForm::value(v));
     // A negative constant of 32 bits is kept without its sign.
     if func.dfg.value_type(v) == types::I32 { found.narrow() } else { found }
 }
@@ -170,7 +170,7 @@ pub struct Steps<'a> {
     alias: HashMap<Value, Value>,
     fixed: HashMap<Value, bool>,
     steps: HashMap<usize, Option<i64>>,
-    linear: HashMap<Value, Option<Linear>>,
+    linear: HashMap<Value, Option<LinearForm>>,
     /// Whether the loop records: what is on the tape is then not taken for something that does not
     /// change.
     pub records: bool,
@@ -217,7 +217,7 @@ impl<'a> Steps<'a> {
         Some(this)
     }
 
-    /// What parameters of blocks behind the header stand for.
+    /// What parameters of blocks after the header stand for.
     pub fn aliases(&self) -> HashMap<Value, Value> {
         self.alias.keys().map(|&v| (v, self.resolve(v))).collect()
     }
@@ -230,7 +230,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// The value that a parameter of a block behind the header stands for.
+    /// The value that a parameter of a block after the header stands for.
     pub fn resolve(&self, mut v: Value) -> Value {
         while let Some(&w) = self.alias.get(&v) {
             v = w;
@@ -256,7 +256,7 @@ impl<'a> Steps<'a> {
         self.func.dfg.inst_args(inst).iter().map(|&v| self.resolve(v)).collect()
     }
 
-    /// Whether a value is the same in all iterations and can be computed in front of the loop, be
+    /// Whether a value is the same in all iterations and can be computed before the loop, be
     /// it entered or not.
     pub fn is_fixed(&mut self, v: Value) -> bool {
         match self.home(v) {
@@ -305,7 +305,7 @@ impl<'a> Steps<'a> {
     }
 
     /// An integer as a combination of what is known when the loop is entered.
-    pub fn linear(&mut self, v: Value) -> Option<Linear> {
+    pub fn linear(&mut self, v: Value) -> Option<LinearForm> {
         let ty = self.func.dfg.value_type(v);
         if ty != types::I64 && ty != types::I32 {
             return None;
@@ -318,11 +318,11 @@ impl<'a> Steps<'a> {
         found
     }
 
-    fn linear_of(&mut self, v: Value) -> Option<Linear> {
+    fn linear_of(&mut self, v: Value) -> Option<LinearForm> {
         if let Some(k) = self.constant(v) {
-            return Some(Linear::constant(k));
+            return Some(LinearForm::constant(k));
         }
-        let Home::Inside(inst) = self.home(v) else { return Some(Linear::value(v)) };
+        let Home::Inside(inst) = self.home(v) else { return Some(LinearForm::value(v)) };
         let args = self.args(inst);
         let is_constant: SmallVec<[bool; 2]> = args.iter().map(|&a| self.constant(a).is_some()).collect();
         match self.func.dfg.insts[inst].opcode() {
@@ -333,26 +333,26 @@ impl<'a> Steps<'a> {
                     return None;
                 }
                 self.widened.insert(v, (i64::from(step as i32), op == Opcode::Sextend));
-                return Some(Linear::value(v));
+                return Some(LinearForm::value(v));
             }
             // Products of variables are not followed: integers that are widened on the way would be
             // asked about at run time.
             Opcode::Imul if is_constant[..] == [false; 2] => {}
             Opcode::Ishl if !is_constant[1] => {}
-            op if Linear::follows(op) => {
-                let forms = args.iter().map(|&a| self.constant(a).map(Linear::constant).or_else(|| self.linear(a)));
-                let forms: Option<SmallVec<[Linear; 2]>> = forms.collect();
-                if let Some(form) = Linear::of_op(op, self.ty(v).bits(), &forms?) {
+            op if LinearForm::follows(op) => {
+                let forms = args.iter().map(|&a| self.constant(a).map(LinearForm::constant).or_else(|| self.linear(a)));
+                let forms: Option<SmallVec<[LinearForm; 2]>> = forms.collect();
+                if let Some(form) = LinearForm::of_op(op, self.ty(v).bits(), &forms?) {
                     return Some(form);
                 }
             }
             _ => {}
         }
-        self.is_fixed(v).then(|| Linear::value(v))
+        self.is_fixed(v).then(|| LinearForm::value(v))
     }
 
     /// By how much a combination grows each iteration.
-    pub fn step_of(&mut self, l: &Linear) -> Option<i64> {
+    pub fn step_of(&mut self, l: &LinearForm) -> Option<i64> {
         let mut sum = 0_i64;
         for &(v, factor) in &l.terms {
             let step = match self.home(v) {
@@ -374,7 +374,7 @@ impl<'a> Steps<'a> {
         self.steps.insert(i, None);
         let param = self.func.dfg.block_params(self.blocks[0])[i];
         let next = self.nexts[i];
-        let found = self.linear(next).and_then(|l| l.plus_times(&Linear::value(param), -1).known());
+        let found = self.linear(next).and_then(|l| l.plus_times(&LinearForm::value(param), -1).known());
         self.steps.insert(i, found);
         found
     }

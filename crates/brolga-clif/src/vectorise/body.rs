@@ -14,11 +14,11 @@ use crate::map::HashMap;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, Value};
 use smallvec::SmallVec;
 
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 use crate::vectorise::affine_loop::Steps;
 use crate::vectorise::count::Count;
 
-/// Comparisons of addresses in front of a loop; more take longer than a short loop.
+/// Comparisons of addresses before a loop; more take longer than a short loop.
 const MOST_TESTS: usize = 12;
 
 /// Bytes of a vector.
@@ -36,7 +36,7 @@ pub(crate) const HANDED: &str = "it hands more from iteration to iteration than 
 /// What a value of an iteration is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueKind {
-    /// The same in all iterations, and can be had in front of the loop.
+    /// The same in all iterations, and can be had before the loop.
     Fixed,
     /// The same in all iterations: read from one place, or made of that. It can be had if there is
     /// an iteration.
@@ -59,7 +59,7 @@ pub(crate) struct LoopAccess {
     pub inst: ir::Inst,
     pub stores: bool,
     /// Its address when the loop is entered.
-    pub at: Linear,
+    pub at: LinearForm,
     /// Bytes to that of the next iteration.
     pub step: i64,
     /// Bytes that it reads or writes.
@@ -89,12 +89,12 @@ pub(crate) enum LoopParam {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Test {
     /// The second is not further along than the first by less than a vector.
-    Apart(Linear),
+    Apart(LinearForm),
     /// A place with so many bytes is not among what is accessed in steps: the difference to where
     /// that begins, the step, and how many bytes are accessed each time.
-    Aside(Linear, i64, i64, i64),
+    Aside(LinearForm, i64, i64, i64),
     /// Two places with so many bytes are apart; the difference of the first to the second.
-    Distinct(Linear, i64, i64),
+    Distinct(LinearForm, i64, i64),
 }
 
 /// Pairs of accesses that have to be asked about.
@@ -131,13 +131,13 @@ pub(crate) struct LoopBody {
     /// Places that are added to.
     pub cells: Vec<PromotedCell>,
     /// Where what is read once is read.
-    pub invariant: HashMap<ir::Inst, Linear>,
+    pub invariant: HashMap<ir::Inst, LinearForm>,
     pub params: Vec<LoopParam>,
     pub count: Count,
     pub tests: Vec<Test>,
     /// Steps of widened integers, and whether they have a sign.
     pub widened: Vec<(Value, i64, bool)>,
-    /// What parameters of blocks behind the header stand for.
+    /// What parameters of blocks after the header stand for.
     pub alias: HashMap<Value, Value>,
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn accessed(func: &ir::Function, inst: ir::Inst) -> Type {
 /// A place that is in a register as long as the loop runs.
 pub(crate) struct PromotedCell {
     /// Where it is, when the loop is entered and in all iterations.
-    pub at: Linear,
+    pub at: LinearForm,
     /// Its size in bytes.
     pub bytes: i64,
     /// Its accesses, in order. The first is a load, whose result stands for what is there.
@@ -180,7 +180,7 @@ impl PromotedCell {
 }
 
 /// A place that is written to in all iterations, and its accesses, in order.
-pub(crate) type CellAccesses = (Linear, Vec<LoopAccess>);
+pub(crate) type CellAccesses = (LinearForm, Vec<LoopAccess>);
 
 /// What is done to a sum on the way from one value to another, in order; and whether that is
 /// nothing but additions.

@@ -4,12 +4,12 @@
 //! blocks?
 //!
 //! **Answer.** Those of [`super`]: the number of iterations, the tests, what is fixed, the loop in
-//! lanes, and what is behind it. For `dx[i] += c·y[i]` the loop in lanes is
+//! lanes, and what is after it. For `dx[i] += c·y[i]` the loop in lanes is
 //!
 //! ```text
 //! V(v1: i64):
 //!     v2 = load.f64x2 y + v1
-//!     v3 = fmul v2, c2                 c2 = splat c, in front of the loop
+//!     v3 = fmul v2, c2                 c2 = splat c, before the loop
 //!     v4 = load.f64x2 dx + v1
 //!     v5 = fadd v4, v3
 //!     store v5, dx + v1
@@ -29,7 +29,7 @@ use cranelift_codegen::ir::{
 use super::affine_loop::Loop;
 use super::outcome::VectorShape;
 use super::preheader::Front;
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 use crate::vectorise::body::{LoopBody, LoopParam, PromotedCell, Test, VECTOR, ValueKind, accessed};
 use crate::vectorise::count::Count;
 
@@ -40,7 +40,7 @@ const MOST_ONE_BY_ONE: i64 = 1 << 40;
 /// The same if 32-bit integers are widened.
 const MOST_WIDENED: i64 = 1 << 28;
 
-/// Put the blocks in front of a loop; fewer iterations than `least` are left to it.
+/// Put the blocks before a loop; fewer iterations than `least` are left to it.
 pub(crate) fn emit(func: &mut ir::Function, l: &Loop, body: &LoopBody, least: i64) -> VectorShape {
     let header = l.blocks[0];
     let [g, c, p, v, x] = [(); 5].map(|()| {
@@ -94,7 +94,7 @@ struct Emit<'a> {
     /// Vectors of the present iterations.
     lanes: HashMap<Value, Value>,
     /// Addresses when the loop is entered.
-    bases: Vec<(Linear, Value)>,
+    bases: Vec<(LinearForm, Value)>,
     /// Those of the present iterations, by number of the base: each is made with its base.
     places: Vec<Value>,
 }
@@ -112,7 +112,7 @@ impl Emit<'_> {
         self.front.at0(v)
     }
 
-    fn linear(&mut self, to: ir::Block, l: &Linear, ty: Type) -> Value {
+    fn linear(&mut self, to: ir::Block, l: &LinearForm, ty: Type) -> Value {
         self.front.linear(to, l, ty)
     }
 
@@ -172,15 +172,16 @@ impl Emit<'_> {
             let holds = match test {
                 // 0 < d < 16, as one comparison.
                 Ok(Test::Apart(along)) => {
-                    let less = Linear { plus: -1, ..Linear::default() };
-                    let d = Linear::default().plus_times(along, step.signum()).plus_times(&less, 1);
+                    let less = LinearForm { plus: -1, ..LinearForm::default() };
+                    let d = LinearForm::default().plus_times(along, step.signum()).plus_times(&less, 1);
                     let d = self.linear(c, &d, types::I64);
                     let bound = self.int(c, types::I64, VECTOR - 1);
                     self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
                 }
                 // -bytes < d < (T-1)·step + width from the lowest place that is stored to.
                 Ok(&Test::Aside(ref d, bytes, step, width)) => {
-                    let more = Linear { plus: bytes - 1 + if step < 0 { step } else { 0 }, ..Linear::default() };
+                    let more =
+                        LinearForm { plus: bytes - 1 + if step < 0 { step } else { 0 }, ..LinearForm::default() };
                     let mut d = self.linear(c, &d.plus_times(&more, 1), types::I64);
                     let by = self.int(c, types::I64, step.abs());
                     let far = self.at(c, None).ins().imul(trip_count, by);
@@ -192,7 +193,7 @@ impl Emit<'_> {
                     self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
                 }
                 Ok(&Test::Distinct(ref d, bytes, size)) => {
-                    let more = Linear { plus: bytes - 1, ..Linear::default() };
+                    let more = LinearForm { plus: bytes - 1, ..LinearForm::default() };
                     let d = self.linear(c, &d.plus_times(&more, 1), types::I64);
                     let bound = self.int(c, types::I64, bytes - 1 + size);
                     self.at(c, None).ins().icmp(IntCC::UnsignedGreaterThanOrEqual, d, bound)
@@ -224,7 +225,7 @@ impl Emit<'_> {
         };
     }
 
-    /// The loop in lanes, what is before it and what is behind it.
+    /// The loop in lanes, what is before it and what is after it.
     fn vectors(&mut self, trip_count: Value, x: ir::Block, header: ir::Block) {
         let (p, v, body) = (self.p, self.v, self.body);
         let step = body.step;
@@ -344,7 +345,7 @@ impl Emit<'_> {
             cells.push((cell, at));
         }
         let insts: Vec<ir::Inst> = self.l.blocks.iter().flat_map(|&b| self.front.func.layout.block_insts(b)).collect();
-        let mut read: Vec<(&Linear, Type, Value)> = Vec::new();
+        let mut read: Vec<(&LinearForm, Type, Value)> = Vec::new();
         for &inst in &insts {
             let Some(at) = body.invariant.get(&inst) else { continue };
             let ty = accessed(self.front.func, inst);
@@ -617,9 +618,10 @@ impl Emit<'_> {
     }
 
     /// The address of the lowest lane, and an offset.
-    fn place(&mut self, at: &Linear, offset: Value, lowest: i64) -> (Value, i32) {
+    fn place(&mut self, at: &LinearForm, offset: Value, lowest: i64) -> (Value, i32) {
         let near = |k: i64| k.unsigned_abs() < 1 << 20;
-        let (base, plus) = if near(at.plus) { (Linear { plus: 0, ..at.clone() }, at.plus) } else { (at.clone(), 0) };
+        let (base, plus) =
+            if near(at.plus) { (LinearForm { plus: 0, ..at.clone() }, at.plus) } else { (at.clone(), 0) };
         let k = match self.bases.iter().position(|b| b.0 == base) {
             Some(k) => k,
             None => {

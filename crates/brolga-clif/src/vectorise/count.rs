@@ -10,13 +10,13 @@
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{InstructionData, Type, Value, types};
 
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 use crate::vectorise::affine_loop::{Home, Loop, Steps};
 
 /// How many iterations there are.
 pub struct Count {
     /// What is tested, when the loop is entered.
-    pub first: Linear,
+    pub first: LinearForm,
     /// By how much it grows each iteration.
     pub step: i64,
     /// Its type.

@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use super::affine_loop::{Loop, Steps};
 use super::outcome::LoopPolicy;
 use super::promote::{self, cells, places};
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 use crate::vectorise::body::{CellAccesses, PromotedCell};
 
 /// With so few accesses in an iteration, counting takes a good part of it, and two vectors are done
@@ -160,7 +160,7 @@ impl CellReader<'_, '_> {
         let arg = self.steps.resolve(arg);
         let at = self.steps.linear(arg).ok_or("where it reads or writes is not in steps")?;
         let step = self.steps.step_of(&at).ok_or("where it reads or writes is not in steps")?;
-        let at = at.plus_times(&Linear { plus: offset.into(), ..Linear::default() }, 1);
+        let at = at.plus_times(&LinearForm { plus: offset.into(), ..LinearForm::default() }, 1);
         let width = i64::from(ty.bytes());
         if step == 0 && (!stores || self.stay) {
             self.fixed.push(LoopAccess { inst, stores, at, step, width });
@@ -180,7 +180,7 @@ fn kinds(
     steps: &mut Steps<'_>,
     insts: &[ir::Inst],
     places: &[CellAccesses],
-    invariant: &HashMap<ir::Inst, Linear>,
+    invariant: &HashMap<ir::Inst, LinearForm>,
     width: i64,
     l: &Loop,
 ) -> HashMap<Value, ValueKind> {
@@ -329,7 +329,7 @@ fn tests(
     func: &ir::Function,
     accesses: &[LoopAccess],
     cells: &[PromotedCell],
-    invariant: &HashMap<ir::Inst, Linear>,
+    invariant: &HashMap<ir::Inst, LinearForm>,
     step: i64,
     how: &LoopPolicy<'_>,
 ) -> Result<Vec<Test>, &'static str> {
@@ -346,7 +346,7 @@ fn tests(
             }
         }
     }
-    let mut places: Vec<(&Linear, i64, ir::Inst)> = Vec::new();
+    let mut places: Vec<(&LinearForm, i64, ir::Inst)> = Vec::new();
     // In the order of the instructions.
     let mut invariant: Vec<_> = invariant.iter().collect();
     invariant.sort_by_key(|o| *o.0);

@@ -4,6 +4,10 @@
 //! c·y[i]`. Element after element it takes as long as its instructions take; a register has room
 //! for two `f64` or four `f32`, and Cranelift uses one.
 //!
+//! **Answer.** Beside the loop there is one whose iterations do what several of it do, in lanes. A
+//! test before both says whether accesses that would trade places meet; the loop itself does what
+//! is left over.
+//!
 //! **Where.** On CLIF, not on the derived graph from which it is lowered. There every cotangent is
 //! a value that is seen to be handed from iteration to iteration, every shadow address is a sum,
 //! and any loop of derived code looks the same, be it a copy of the primal's or a reverse. What the
@@ -26,7 +30,7 @@
 //! **What becomes of one** ([`codegen`]), for `w` bytes an element and `n` lanes:
 //!
 //! ```text
-//!         ┌► scalar loop as it was ─► behind it
+//!         ┌► scalar loop as it was ─► after it
 //! G ─► C ─┤      ▲
 //!         └► P ─► V ⟲ ─► X
 //!
@@ -59,7 +63,7 @@
 //! both shadows, a copy forwards by one), and which way is taken follows from how buffers lie to
 //! each other, not from where they lie. An access to one place in all iterations is a load, done
 //! once, and no store may touch it: its place is compared with all that a store covers in `T`
-//! iterations. A place that iterations add to is read before the vectors and written behind them,
+//! iterations. A place that iterations add to is read before the vectors and written after them,
 //! and compared with everything.
 //!
 //! *Traps.* A vector is loaded or stored only where each of its elements would be, since all `T`
@@ -69,7 +73,7 @@
 //! has no result, and shadows are then undefined.
 //!
 //! *Sums.* What is added up over the iterations is added in order, lane by lane, which is the same
-//! number. Only where `reorder` allows it are there as many partial sums as lanes, added up behind
+//! number. Only where `reorder` allows it are there as many partial sums as lanes, added up after
 //! the loop: that is for cotangents, in loops that reverse. It is another order, so the same up to
 //! rounding, and the same in each run. (A sum that is exactly zero since its terms cancel may come
 //! out as something small, and one of terms near the largest number may overflow earlier, or
@@ -97,7 +101,7 @@ use cranelift_codegen::ir;
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 use crate::simplify_cfg::resolve_aliases;
 
 pub use outcome::{LoopPolicy, VectorReport, VectorShape, told};
@@ -120,7 +124,7 @@ pub fn has_lanes(isa: &dyn TargetIsa) -> bool {
     matches!(isa.name(), "x64" | "aarch64")
 }
 
-/// Blocks that were put in front of loops: five for each, in a row, of which the fourth goes to
+/// Blocks that were put before loops: five for each, in a row, of which the fourth goes to
 /// itself and moves vectors. They make a function longer, but no harder to compile. (Vectors of the
 /// primal's own look the same.)
 pub fn in_front(func: &ir::Function) -> EntitySet<ir::Block> {
@@ -170,8 +174,8 @@ pub fn vectorise(func: &mut ir::Function, how: LoopPolicy<'_>) -> Vec<VectorRepo
 /// Whether a loop is seen to have fewer iterations than are worth it.
 pub fn is_short(func: &ir::Function, l: &affine_loop::Loop, count: &count::Count) -> bool {
     let count::Count { first, step, bound, .. } = count;
-    let bound = bound.map_or_else(Linear::default, Linear::value);
+    let bound = bound.map_or_else(LinearForm::default, LinearForm::value);
     let distance = bound.plus_times(first, -1);
-    let sum = if *step > 0 { distance } else { Linear::default().plus_times(&distance, -1) };
+    let sum = if *step > 0 { distance } else { LinearForm::default().plus_times(&distance, -1) };
     affine_loop::at_most(func, l, &sum).is_some_and(|most| most / step.saturating_abs().max(1) < FEW_ITERATIONS)
 }

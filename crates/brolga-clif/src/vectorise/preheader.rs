@@ -8,23 +8,23 @@
 //! each block ([`Front`]). If the entering block does more than to jump there, a block is put
 //! between.
 //!
-//! **Cost.** Each value, constant and multiple is computed once, in front of the loop.
+//! **Cost.** Each value, constant and multiple is computed once, before the loop.
 
 use crate::map::HashMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Type, Value, ValueDef, types};
 
 use super::affine_loop::Loop;
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 
 /// A loop, seen from where it is entered.
 pub struct Front<'a> {
     /// The function.
     pub func: &'a mut ir::Function,
     l: &'a Loop,
-    /// What parameters of blocks behind the header stand for.
+    /// What parameters of blocks after the header stand for.
     alias: &'a HashMap<Value, Value>,
-    /// The block in front of the loop.
+    /// The block before the loop.
     g: ir::Block,
     /// Values of the loop as they are when it is entered.
     at0: HashMap<Value, Value>,
@@ -67,12 +67,12 @@ impl<'a> Front<'a> {
         this
     }
 
-    /// The block in front of the loop.
+    /// The block before the loop.
     pub fn block(&self) -> ir::Block {
         self.g
     }
 
-    /// The end of a block, in front of its terminator if that is there already.
+    /// The end of a block, before its terminator if that is there already.
     pub fn at(&mut self, b: ir::Block, like: Option<ir::Inst>) -> FuncCursor<'_> {
         let loc = self.func.srcloc(like.unwrap_or(self.l.test));
         let end = self.func.layout.last_inst(b).filter(|&i| self.func.dfg.insts[i].opcode().is_terminator());
@@ -149,7 +149,7 @@ impl<'a> Front<'a> {
     }
 
     /// A combination, as it is when the loop is entered; computed in a block.
-    pub fn linear(&mut self, to: ir::Block, l: &Linear, ty: Type) -> Value {
+    pub fn linear(&mut self, to: ir::Block, l: &LinearForm, ty: Type) -> Value {
         let mut sum = None;
         for &(v, factor) in &l.terms {
             let x = self.at0(v);

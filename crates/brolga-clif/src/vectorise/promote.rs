@@ -6,7 +6,7 @@
 //! stored, twice as long as the addition takes. And a loop that stores to one place does not run in
 //! lanes.
 //!
-//! **Answer.** A [`PromotedCell`] is such a place. It is loaded before the loop and stored behind
+//! **Answer.** A [`PromotedCell`] is such a place. It is loaded before the loop and stored after
 //! it, and in between it is handed from iteration to iteration as a parameter of the header is. In
 //! lanes it is a sum like any other, and may be split like any other. Where a loop cannot be run in
 //! lanes (it pops records, goes in steps of several elements, or does what lanes cannot),
@@ -24,7 +24,7 @@
 //! place twice, or more often, and the next one waits for all of these additions. If sums may be
 //! added up in another order (`reorder`), the terms are added to each other, and their sum to the
 //! cell. What an iteration reads in one place that is known to be apart from all that the loop
-//! writes is read in front of it as well: the other factor of each term, for the most part.
+//! writes is read before it as well: the other factor of each term, for the most part.
 //!
 //! **What stays the same.** But for that the numbers, bit for bit, and their order: what is read
 //! from a cell is what was written there last. Traps as well, but not what is in memory when one
@@ -36,9 +36,9 @@
 //! loop:                                v3 = load.f64 v0
 //!     v3 = load.f64 v0             loop(v3: f64):
 //!     v4 = fadd v3, v2       ⟶         v4 = fadd v3, v2
-//!     store v4, v0                     brif v5, loop(v4), behind
-//!     brif v5, loop, behind        behind:
-//! behind:                              store v4, v0
+//!     store v4, v0                     brif v5, loop(v4), after
+//!     brif v5, loop, after        after:
+//! after:                              store v4, v0
 //! ```
 //!
 //! **Cost.** Each cell is compared with each other access, here and in the run when the loop is
@@ -51,7 +51,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Value, types};
 
 use super::affine_loop::{Loop, Steps};
 use super::outcome::LoopPolicy;
-use crate::linear::Linear;
+use crate::linear::LinearForm;
 use crate::vectorise::body::{
     CellAccesses, HANDED, LoopAccess, LoopBody, LoopParam, MOST_INSTS, PromotedCell, Test, Tests, ValueKind, accessed,
     reduction,
@@ -96,7 +96,7 @@ pub(super) fn places(
     Ok((places, invariant))
 }
 
-/// The sums in these places; they are of the kinds behind those of the header's parameters.
+/// The sums in these places; they are of the kinds after those of the header's parameters.
 pub(super) fn cells(
     steps: &Steps<'_>,
     l: &Loop,
@@ -123,7 +123,7 @@ pub(super) fn cells(
 pub(super) fn tests(
     cells: &[PromotedCell],
     accesses: &[LoopAccess],
-    places: &[(&Linear, i64, ir::Inst)],
+    places: &[(&LinearForm, i64, ir::Inst)],
     how: &LoopPolicy<'_>,
     found: &mut Tests,
 ) -> Result<(), &'static str> {
@@ -181,7 +181,7 @@ pub(super) fn one_by_one(func: &ir::Function, l: &Loop, how: &LoopPolicy<'_>) ->
         func.dfg.insts[a.inst].opcode() == Opcode::Load && written.all(|w| how.apart(w, a.inst))
     };
     let steady = invariant.iter().filter(is_steady).map(|a| (a.inst, a.at.clone())).collect();
-    let read: Vec<(&Linear, i64, ir::Inst)> = invariant.iter().map(|a| (&a.at, a.width, a.inst)).collect();
+    let read: Vec<(&LinearForm, i64, ir::Inst)> = invariant.iter().map(|a| (&a.at, a.width, a.inst)).collect();
     tests(&cells, &accesses, &read, how, &mut found).ok()?;
     let mut params = Vec::new();
     for (i, &p) in func.dfg.block_params(l.blocks[0]).iter().enumerate() {
@@ -246,7 +246,7 @@ fn touched(steps: &mut Steps<'_>, inst: ir::Inst) -> Result<Option<LoopAccess>, 
     }
     let at = steps.linear(steps.resolve(arg)).ok_or(())?;
     let step = steps.step_of(&at).filter(|s| s.unsigned_abs() < LONGEST_STEP).ok_or(())?;
-    let at = at.plus_times(&Linear { plus: offset.into(), ..Linear::default() }, 1);
+    let at = at.plus_times(&LinearForm { plus: offset.into(), ..LinearForm::default() }, 1);
     let width = match op {
         Opcode::Load | Opcode::Store => i64::from(accessed(func, inst).bytes()),
         // Those that widen or narrow move no more.

@@ -1,14 +1,18 @@
-//! Round trips: a function and its inverse, one behind the other, from random states.
+//! Round trips: a function and its inverse, one after the other, from random states.
 //!
 //! **Question.** Does `~f` undo `f`?
 //!
-//! **Answer.** States around that of a call are tried: floats are moved, and in every other state
-//! the integers that `f` changes, too, where no address is made of them. Behind both the state is
-//! what it was: integers bit by bit, fixed-point numbers too, unless floats are changed beside
-//! them, and floats as the function says: what is not, a run whose calls are checked refuses, too
-//! ([`Tolerance::allows`]). It is no fault of the inverse where roundings of the state that it is
-//! given grow as large: of that a second run says what it makes of last digits. Where a check of
-//! the function fails instead, it has left the state as it was, bit by bit.
+//! **Answer.** States around that of a call are tried. Floats are moved, and in every other state
+//! also the integers that `f` changes, if no address is made of them. After both functions
+//!
+//! - integers are what they were, bit by bit, and so are fixed-point numbers, unless floats are
+//!   changed beside them;
+//! - floats are as near to what they were as the function says ([`Tolerance::allows`]). A run whose
+//!   calls are checked refuses the same;
+//! - where a check of the function fails, the state is what it was, bit by bit.
+//!
+//! A difference is no fault of the inverse if roundings of the state that it is given grow as
+//! large: a second run, of a state with other last digits, says so.
 //!
 //! Of a reversible function the file says what is a state. Of a function in CLIF that another one
 //! undoes, what declares that says it; then `f` changes nothing else, which is compared, too.
@@ -61,7 +65,7 @@ struct UndonePair {
 struct UndoneArg {
     /// How many bytes of it are a state.
     state: usize,
-    /// Whether no bit of the state differs behind both.
+    /// Whether no bit of the state differs after both.
     exact: bool,
     /// Whether it is made of fixed-point numbers.
     on_grid: bool,
@@ -269,7 +273,7 @@ const LAST_DIGITS: [f64; 2] = [1.0 / (1_u64 << 42) as f64, 1.0 / (1_u64 << 13) a
 /// How often it is tried what becomes of them.
 const TRIES: u64 = 4;
 
-/// What the inverse makes of the state behind the call, of whose floats the last digits are others;
+/// What the inverse makes of the state after the call, of whose floats the last digits are others;
 /// nothing if it fails then.
 fn of_last_digits(
     primal: &Primal,

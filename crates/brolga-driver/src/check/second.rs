@@ -17,11 +17,11 @@ use std::collections::HashMap;
 
 use brolga::{DerivedRule, Error, Program};
 use brolga_oracle::fd::{self, Verdict};
-use brolga_oracle::{Oracle, OracleError, Reverse, Tangent};
+use brolga_oracle::{Oracle, OracleError, Reverse};
 
 use super::{DotProduct, FreshRule, RowVerdict, Tolerances, close, conclude, is_limit, terms_of};
 use crate::bind::Invocation;
-use crate::inputs::{Input, direction, flatten, inputs, oracle_args, size, with_inputs};
+use crate::inputs::{Input, direction, flatten, inputs, oracle_args, oracle_tangents, size, with_inputs};
 use crate::memory::Memory;
 use crate::noise::Noise;
 use crate::run;
@@ -248,14 +248,7 @@ pub fn on_oracle(
     v: &[f64],
 ) -> Result<[Vec<f64>; 2], OracleError> {
     let hidden = call.hidden();
-    let mut tangents = vec![Tangent::Zero; hidden + call.args.len()];
-    for (input, x) in inputs.iter().zip(v) {
-        match (&mut tangents[hidden + input.arg], call.buffer(input.arg).is_some()) {
-            (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
-            (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
-            (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
-        }
-    }
+    let tangents = oracle_tangents(call, inputs, v);
     let memory = Memory::new(call).map_err(|e| OracleError::NotBegun(e.to_string()))?;
     let args = oracle_args(call, &memory);
     // SAFETY: as in `super::tape_gradient`.

@@ -85,7 +85,7 @@ pub struct GradientEntry {
     pub gradient: Option<f64>,
     /// The compiled gradient, where it differs.
     pub compiled: Option<f64>,
-    /// Why the gradient is zero, or not there; left out behind the first few hundred that are zero.
+    /// Why the gradient is zero, or not there; left out after the first few hundred that are zero.
     pub why: Vec<ReasonText>,
 }
 
@@ -220,7 +220,7 @@ fn constants(call: &Invocation) -> Vec<Input> {
 /// What a trace answers, in words.
 struct Words<'a> {
     program: &'a Program,
-    /// Arguments in front of those that are written.
+    /// Arguments before those that are written.
     hidden: usize,
 }
 

@@ -66,9 +66,9 @@ pub struct PlannedBlock {
     /// Bytes of its own number that it pushes, because its successors must know where they come
     /// from.
     pub number_bytes: u32,
-    /// What its reverse has in a variable, set by the reverse of a block behind it.
+    /// What its reverse has in a variable, set by the reverse of a block after it.
     pub holds: Vec<RecordedValue>,
-    /// What its reverse knows without a record: behind a loop, what counted its iterations.
+    /// What its reverse knows without a record: after a loop, what counted its iterations.
     pub knows: Vec<RecordedValue>,
     /// What its reverse computes again instead.
     pub recomputes: Vec<RecordedValue>,
@@ -99,7 +99,7 @@ pub struct RecordedValue {
     pub bytes: u32,
     /// Whose reverse reads it.
     pub readers: Vec<String>,
-    /// Why it is had in this way and in no cheaper one.
+    /// Why this way was taken, and no cheaper one.
     pub why: &'static str,
 }
 

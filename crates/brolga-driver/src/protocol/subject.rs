@@ -13,7 +13,7 @@
 
 use brolga::{DerivedRule, Error, MemoryMode, Options, Program, Request};
 
-use super::unmoored::{Unmoored, describe, run_anywhere, same_contents};
+use super::unmoored::{RelocatedView, describe, run_anywhere, same_contents};
 use crate::bind::{BoundArg, Invocation};
 use crate::compare::close;
 use crate::memory::Memory;
@@ -78,25 +78,25 @@ impl<'a> Subject<'a> {
         let call = self.call;
         let mut plain = Memory::new(call)?;
         let value = primal_in(&self.rule()?, call, &mut plain)?;
-        let value = Unmoored::new(call, &plain).items(&value);
-        let after_primal = Unmoored::new(call, &plain).contents();
+        let value = RelocatedView::new(call, &plain).items(&value);
+        let after_primal = RelocatedView::new(call, &plain).contents();
 
         let rule = self.rule()?;
         let mut memory = Memory::new(call)?;
-        let before = Unmoored::new(call, &memory).contents();
+        let before = RelocatedView::new(call, &memory).contents();
         // SAFETY: as in `run::gradient_in`.
         let (results, mut pullback) = unsafe { rule.forward(&memory.arguments()) }?;
-        let forward_value = Unmoored::new(call, &memory).items(&items(call, &results));
+        let forward_value = RelocatedView::new(call, &memory).items(&items(call, &results));
         if !(value.len() == forward_value.len() && value.iter().zip(&forward_value).all(|(a, b)| a.same_bits(b))) {
             found.push(format!("the forward pass returns {forward_value:?}, the primal {value:?}"));
         }
-        same_contents("the forward pass", &after_primal, &Unmoored::new(call, &memory).contents(), found);
+        same_contents("the forward pass", &after_primal, &RelocatedView::new(call, &memory).contents(), found);
         // SAFETY: `memory` is alive.
         let cotangents = unsafe { pullback.call(&call.seeds) }?;
         let first = collect(call, &memory, &results, &cotangents, pullback.tape_bytes());
-        let first = Unmoored::new(call, &memory).outcome(&first);
+        let first = RelocatedView::new(call, &memory).outcome(&first);
         let promised = if self.options.memory == MemoryMode::Leave { &after_primal } else { &before };
-        same_contents("the pullback", promised, &Unmoored::new(call, &memory).contents(), found);
+        same_contents("the pullback", promised, &RelocatedView::new(call, &memory).contents(), found);
 
         let other = reseeded(call, 2);
         for (what, call) in [("with other seeds", &other), ("with the first seeds again", call)] {
@@ -104,7 +104,7 @@ impl<'a> Subject<'a> {
             // SAFETY: `memory` is alive.
             let cotangents = unsafe { pullback.call(&call.seeds) }?;
             let repeated = collect(call, &memory, &results, &cotangents, pullback.tape_bytes());
-            let repeated = Unmoored::new(call, &memory).outcome(&repeated);
+            let repeated = RelocatedView::new(call, &memory).outcome(&repeated);
             let fresh = run_anywhere(&self.rule()?, call)?;
             if !repeated.same_gradient(&fresh) {
                 found.push(format!(
@@ -113,7 +113,7 @@ impl<'a> Subject<'a> {
                     describe(&fresh)
                 ));
             }
-            same_contents("a repeated pullback", promised, &Unmoored::new(call, &memory).contents(), found);
+            same_contents("a repeated pullback", promised, &RelocatedView::new(call, &memory).contents(), found);
         }
         if let Some(damage) = memory.damage() {
             found.push(damage);

@@ -10,12 +10,12 @@
 //! **Cost.** Three derivations, four runs, and one of the oracle.
 
 use brolga::{Effort, Error, MemoryMode, Mode, Options, Program};
-use brolga_oracle::{Oracle, Tangent};
+use brolga_oracle::Oracle;
 
 use super::subject::{derive, reseeded};
 use crate::bind::Invocation;
 use crate::compare::close;
-use crate::inputs::{Input, flatten, inputs, oracle_args};
+use crate::inputs::{Input, flatten, inputs, oracle_args, oracle_tangents};
 use crate::memory::Memory;
 use crate::noise::Noise;
 use crate::run::{Outcome, gradient};
@@ -132,14 +132,7 @@ fn against_dual_numbers(
     tol: f64,
 ) -> Option<String> {
     let hidden = call.hidden();
-    let mut dual = vec![Tangent::Zero; hidden + call.args.len()];
-    for (input, x) in inputs.iter().zip(direction) {
-        match (&mut dual[hidden + input.arg], call.buffer(input.arg).is_some()) {
-            (Tangent::Lanes(t) | Tangent::Buffer(t), _) => t.push(*x),
-            (t @ Tangent::Zero, true) => *t = Tangent::Buffer(vec![*x]),
-            (t @ Tangent::Zero, false) => *t = Tangent::Lanes(vec![*x]),
-        }
-    }
+    let dual = oracle_tangents(call, inputs, direction);
     let memory = Memory::new(call).ok()?;
     let args = oracle_args(call, &memory);
     // SAFETY: as in `check::tape_gradient`.

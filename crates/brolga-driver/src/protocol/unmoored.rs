@@ -5,7 +5,7 @@
 //! places?
 //!
 //! **Answer.** An address inside a buffer or a shadow becomes a number beyond all addresses, which
-//! names the block and the offset ([`Unmoored`]); then bits are compared, and messages say the
+//! names the block and the offset ([`RelocatedView`]); then bits are compared, and messages say the
 //! argument.
 //!
 //! **Cost.** For each integer that comes out a look at all blocks.
@@ -33,7 +33,7 @@ pub(super) fn same_contents(who: &str, expected: &Contents, actual: &Contents, f
 /// Numbers as they would read if memory lay elsewhere: an address inside a buffer becomes a number
 /// beyond all addresses that names the argument and the offset. The end of a buffer counts as
 /// inside; fences keep it from being another's start.
-pub(super) struct Unmoored<'a> {
+pub(super) struct RelocatedView<'a> {
     call: &'a Invocation,
     memory: &'a Memory,
     /// Start and length of every buffer and every shadow.
@@ -44,7 +44,7 @@ pub(super) struct Unmoored<'a> {
 const SEA: i128 = 1 << 100;
 const BERTH: i128 = 1 << 64;
 
-impl<'a> Unmoored<'a> {
+impl<'a> RelocatedView<'a> {
     pub(super) fn new(call: &'a Invocation, memory: &'a Memory) -> Self {
         let extent = |b: Option<&Block>| b.map_or((0, 0), |b| (b.address(), b.bytes().len() as u64));
         let buffers = (0..call.args.len()).map(|i| memory.buffer(i));
@@ -107,7 +107,7 @@ fn told(num: Num) -> String {
 pub(super) fn run_anywhere(rule: &DerivedRule, call: &Invocation) -> Result<Outcome, Error> {
     let mut memory = Memory::new(call)?;
     let outcome = gradient_in(rule, call, &mut memory)?;
-    Ok(Unmoored::new(call, &memory).outcome(&outcome))
+    Ok(RelocatedView::new(call, &memory).outcome(&outcome))
 }
 
 /// A gradient as text.

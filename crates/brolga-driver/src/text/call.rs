@@ -18,7 +18,7 @@
 //!
 //! **Cost.** One walk over the text. A list that repeats a number holds it once, at most 2²⁴ times.
 
-use super::cursor::{Cursor, ParseResult, Span, Spanned};
+use super::cursor::{Cursor, ParseResult, Span, SpannedNode};
 use super::number::ElemType;
 
 /// Most elements that `[x; n]` may ask for: 128 MiB of `f64`.
@@ -27,10 +27,10 @@ const MAX_REPEAT: usize = 1 << 24;
 /// A bracketed list of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// The type in front of the bracket.
+    /// The type before the bracket.
     pub elem: Option<ElemType>,
     /// The numbers, as written.
-    pub items: Vec<Spanned<String>>,
+    pub items: Vec<SpannedNode<String>>,
     /// How often the numbers are repeated: `n` in `[x; n]`, otherwise 1.
     pub copies: usize,
     /// Whether commas (or a repeat count) separate them, which makes it a buffer.
@@ -55,11 +55,11 @@ impl List {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Literal {
     /// A number.
-    Number(Spanned<String>),
+    Number(SpannedNode<String>),
     /// A buffer or a vector.
     List(List),
     /// The buffer of another argument.
-    Same(Spanned<usize>),
+    Same(SpannedNode<usize>),
 }
 
 impl Literal {
@@ -77,7 +77,7 @@ impl Literal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Symbol of the function, without `%`.
-    pub func: Spanned<String>,
+    pub func: SpannedNode<String>,
     /// The arguments.
     pub args: Vec<Literal>,
     /// The whole call, closing parenthesis included.
@@ -85,14 +85,14 @@ pub struct Call {
 }
 
 /// A function's name: `%f`, `f`, `u0:3` or `%u0:3`.
-pub(super) fn name(c: &mut Cursor<'_>) -> ParseResult<Spanned<String>> {
+pub(super) fn name(c: &mut Cursor<'_>) -> ParseResult<SpannedNode<String>> {
     let start = c.at();
     c.eat("%");
     let symbol = c.take_while(|ch| ch.is_ascii_alphanumeric() || matches!(ch, '_' | ':' | '.' | '$'));
     if symbol.node.is_empty() {
         return Err(c.unexpected("the name of a function, such as `%f`"));
     }
-    Ok(Spanned { node: symbol.node.to_owned(), span: start..symbol.span.end })
+    Ok(SpannedNode { node: symbol.node.to_owned(), span: start..symbol.span.end })
 }
 
 /// A whole call.
@@ -119,7 +119,7 @@ pub(crate) fn literal(c: &mut Cursor<'_>) -> ParseResult<Literal> {
     let start = c.at();
     if c.eat("@") {
         let n = c.count()?;
-        return Ok(Literal::Same(Spanned { node: n.node, span: start..n.span.end }));
+        return Ok(Literal::Same(SpannedNode { node: n.node, span: start..n.span.end }));
     }
     if c.peek() == Some('[') {
         return Ok(Literal::List(list(c, None)?));

@@ -19,7 +19,7 @@ pub type Span = Range<usize>;
 
 /// Something with the place where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spanned<T> {
+pub struct SpannedNode<T> {
     /// What was written.
     pub node: T,
     /// Where.
@@ -158,21 +158,21 @@ impl<'a> Cursor<'a> {
     }
 
     /// The longest run of characters that satisfy `accept`, possibly empty.
-    pub fn take_while(&mut self, mut accept: impl FnMut(char) -> bool) -> Spanned<&'a str> {
+    pub fn take_while(&mut self, mut accept: impl FnMut(char) -> bool) -> SpannedNode<&'a str> {
         let start = self.at();
         let rest = &self.text[start..];
         let len = rest.find(|c| !accept(c)).unwrap_or(rest.len());
         self.pos = start + len;
-        Spanned { node: &rest[..len], span: start..start + len }
+        SpannedNode { node: &rest[..len], span: start..start + len }
     }
 
     /// A word of letters, digits and underscores, possibly empty.
-    pub fn word(&mut self) -> Spanned<&'a str> {
+    pub fn word(&mut self) -> SpannedNode<&'a str> {
         self.take_while(is_word_char)
     }
 
     /// A number as written: sign, digits, radix point, exponent, or `inf`, `nan:0x1`, `true`.
-    pub fn number(&mut self) -> ParseResult<Spanned<String>> {
+    pub fn number(&mut self) -> ParseResult<SpannedNode<String>> {
         let start = self.at();
         let rest = &self.text[start..];
         let body = rest.strip_prefix(['+', '-']).unwrap_or(rest);
@@ -191,14 +191,14 @@ impl<'a> Cursor<'a> {
             return Err(self.unexpected("a number"));
         }
         self.pos = start + sign + len;
-        Ok(Spanned { node: rest[..sign + len].to_owned(), span: start..self.pos })
+        Ok(SpannedNode { node: rest[..sign + len].to_owned(), span: start..self.pos })
     }
 
     /// An unsigned count in decimal.
-    pub fn count(&mut self) -> ParseResult<Spanned<usize>> {
+    pub fn count(&mut self) -> ParseResult<SpannedNode<usize>> {
         let digits = self.take_while(|c| c.is_ascii_digit());
         match digits.node.parse() {
-            Ok(node) => Ok(Spanned { node, span: digits.span }),
+            Ok(node) => Ok(SpannedNode { node, span: digits.span }),
             Err(_) => Err(self.error(digits.span, "expected a whole number")),
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! **Question.** What does a comment line ask for?
 //!
-//! **Answer.** A [`Directive`], by the keyword in front of the first colon; any other comment is
+//! **Answer.** A [`Directive`], by the keyword before the first colon; any other comment is
 //! none.
 //!
 //! ```text
@@ -28,7 +28,7 @@
 use brolga::{ArgActivity, MemoryMode, Stage};
 
 use super::call::{self, Call, List, Literal};
-use super::cursor::{Cursor, ParseResult, Spanned};
+use super::cursor::{Cursor, ParseResult, SpannedNode};
 use super::inverse::{UndoneFunction, undone};
 
 /// An expected number, list of numbers, or the absence of one.
@@ -39,7 +39,7 @@ pub enum Expect {
     /// `null`: nothing there.
     Null,
     /// A number as written.
-    Number(Spanned<String>),
+    Number(SpannedNode<String>),
     /// One entry per element or lane.
     List(Vec<Expect>),
 }
@@ -48,11 +48,11 @@ pub enum Expect {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Clauses {
     /// One per argument; the default follows from the argument's type.
-    pub activity: Option<Spanned<Vec<ArgActivity>>>,
+    pub activity: Option<SpannedNode<Vec<ArgActivity>>>,
     /// One per result; the default is 1.0 for floats.
-    pub seeds: Option<Spanned<Vec<Literal>>>,
+    pub seeds: Option<SpannedNode<Vec<Literal>>>,
     /// Initial shadows, by argument; the default is zeros.
-    pub shadows: Vec<(Spanned<usize>, List)>,
+    pub shadows: Vec<(SpannedNode<usize>, List)>,
     /// Tolerance, relative and absolute; the default follows from the types in the function.
     pub tol: Option<f64>,
     /// Expected primal results.
@@ -64,11 +64,11 @@ pub struct Clauses {
     /// What the pullback does with primal memory.
     pub memory: Option<MemoryMode>,
     /// Arguments whose memory is reached through no other pointer.
-    pub noalias: Option<Vec<Spanned<usize>>>,
+    pub noalias: Option<Vec<SpannedNode<usize>>>,
     /// Arguments whose shadows hold nothing before the call.
-    pub fresh: Option<Vec<Spanned<usize>>>,
+    pub fresh: Option<Vec<SpannedNode<usize>>>,
     /// Arguments whose memory is not read after the call.
-    pub no_need: Option<Vec<Spanned<usize>>>,
+    pub no_need: Option<Vec<SpannedNode<usize>>>,
 }
 
 /// `; grad:`.
@@ -109,7 +109,7 @@ pub struct ErrorLine {
     /// The text after the keyword.
     pub text: String,
     /// Symbol of the function.
-    pub func: Spanned<String>,
+    pub func: SpannedNode<String>,
     /// The arguments, if the line is a call: they settle what is a buffer.
     pub call: Option<Call>,
     /// How to differentiate it.
@@ -126,7 +126,7 @@ pub struct DataLine {
     /// The text after the keyword.
     pub text: String,
     /// Symbol.
-    pub symbol: Spanned<String>,
+    pub symbol: SpannedNode<String>,
     /// Contents.
     pub contents: List,
     /// Whether code may write to it.
@@ -307,12 +307,12 @@ fn clauses(c: &mut Cursor<'_>) -> ParseResult<Clauses> {
 }
 
 /// `0, 2`.
-fn numbers(c: &mut Cursor<'_>) -> ParseResult<Vec<Spanned<usize>>> {
+fn numbers(c: &mut Cursor<'_>) -> ParseResult<Vec<SpannedNode<usize>>> {
     let mut list = Vec::new();
     loop {
         let n = c.number()?;
         match n.node.parse() {
-            Ok(node) => list.push(Spanned { node, span: n.span }),
+            Ok(node) => list.push(SpannedNode { node, span: n.span }),
             Err(_) => return Err(c.error(n.span, "the number of an argument is wanted, counted from 0")),
         }
         if !c.eat(",") {
@@ -322,7 +322,7 @@ fn numbers(c: &mut Cursor<'_>) -> ParseResult<Vec<Spanned<usize>>> {
 }
 
 /// `active, const`.
-pub fn activities(c: &mut Cursor<'_>) -> ParseResult<Spanned<Vec<ArgActivity>>> {
+pub fn activities(c: &mut Cursor<'_>) -> ParseResult<SpannedNode<Vec<ArgActivity>>> {
     let start = c.at();
     let mut node = Vec::new();
     loop {
@@ -338,13 +338,13 @@ pub fn activities(c: &mut Cursor<'_>) -> ParseResult<Spanned<Vec<ArgActivity>>> 
             }
         });
         if !c.eat(",") {
-            return Ok(Spanned { node, span: start..word.span.end });
+            return Ok(SpannedNode { node, span: start..word.span.end });
         }
     }
 }
 
 /// `1.0, [1.0 0.0]`.
-fn seeds(c: &mut Cursor<'_>) -> ParseResult<Spanned<Vec<Literal>>> {
+fn seeds(c: &mut Cursor<'_>) -> ParseResult<SpannedNode<Vec<Literal>>> {
     let start = c.at();
     let mut node = Vec::new();
     loop {
@@ -352,13 +352,13 @@ fn seeds(c: &mut Cursor<'_>) -> ParseResult<Spanned<Vec<Literal>>> {
         let end = seed.span().end;
         node.push(seed);
         if !c.eat(",") {
-            return Ok(Spanned { node, span: start..end });
+            return Ok(SpannedNode { node, span: start..end });
         }
     }
 }
 
 /// `1=[0.5, 0.5]`.
-fn shadow(c: &mut Cursor<'_>) -> ParseResult<(Spanned<usize>, List)> {
+fn shadow(c: &mut Cursor<'_>) -> ParseResult<(SpannedNode<usize>, List)> {
     let arg = c.count()?;
     c.expect("=")?;
     match call::literal(c)? {

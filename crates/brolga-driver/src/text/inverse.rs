@@ -13,13 +13,13 @@
 use brolga::StateLength;
 
 use super::call::name;
-use super::cursor::{Cursor, ParseResult, Spanned};
+use super::cursor::{Cursor, ParseResult, SpannedNode};
 
 /// A function that another one undoes, and the states.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UndoneFunction {
     /// The function.
-    pub function: Spanned<String>,
+    pub function: SpannedNode<String>,
     /// What undoes it, unless that is derived.
     pub inverse: Option<String>,
     /// Parameters that point at what both change, each with its length.

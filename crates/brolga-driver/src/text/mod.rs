@@ -19,7 +19,7 @@ pub mod inverse;
 pub mod number;
 
 pub use call::{Call, List, Literal};
-pub use cursor::{Span, Spanned, SyntaxError};
+pub use cursor::{Span, SpannedNode, SyntaxError};
 pub use directive::{Clauses, DataLine, Directive, ErrorLine, Expect, GradLine, InverseLine, TrapLine};
 pub use inverse::UndoneFunction;
 pub use number::ElemType;

@@ -27,7 +27,7 @@ pub enum ElemType {
 }
 
 impl ElemType {
-    /// From its name in front of a bracket.
+    /// From its name before a bracket.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "f64" => Self::F64,

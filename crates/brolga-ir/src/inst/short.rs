@@ -22,10 +22,10 @@ use super::val::Val;
 
 /// Names that an instruction defines, with their types.
 #[derive(Clone, Default)]
-pub struct Defs(Many);
+pub struct Defs(DefList);
 
 #[derive(Clone, Default)]
-enum Many {
+enum DefList {
     #[default]
     None,
     One((Val, Type)),
@@ -38,9 +38,9 @@ impl Deref for Defs {
 
     fn deref(&self) -> &[(Val, Type)] {
         match &self.0 {
-            Many::None => &[],
-            Many::One(def) => std::slice::from_ref(def),
-            Many::More(defs) => defs,
+            DefList::None => &[],
+            DefList::One(def) => std::slice::from_ref(def),
+            DefList::More(defs) => defs,
         }
     }
 }
@@ -48,9 +48,9 @@ impl Deref for Defs {
 impl DerefMut for Defs {
     fn deref_mut(&mut self) -> &mut [(Val, Type)] {
         match &mut self.0 {
-            Many::None => &mut [],
-            Many::One(def) => std::slice::from_mut(def),
-            Many::More(defs) => defs,
+            DefList::None => &mut [],
+            DefList::One(def) => std::slice::from_mut(def),
+            DefList::More(defs) => defs,
         }
     }
 }
@@ -59,9 +59,9 @@ impl FromIterator<(Val, Type)> for Defs {
     fn from_iter<I: IntoIterator<Item = (Val, Type)>>(defs: I) -> Self {
         let mut defs = defs.into_iter();
         Self(match (defs.next(), defs.next()) {
-            (None, _) => Many::None,
-            (Some(one), None) => Many::One(one),
-            (Some(one), Some(other)) => Many::More(Box::new([one, other].into_iter().chain(defs).collect())),
+            (None, _) => DefList::None,
+            (Some(one), None) => DefList::One(one),
+            (Some(one), Some(other)) => DefList::More(Box::new([one, other].into_iter().chain(defs).collect())),
         })
     }
 }

@@ -24,7 +24,7 @@ use super::context::{LowerCx, ReusedOp};
 use super::segment;
 use crate::inst::ShadowPlace;
 
-/// Room for the parts of an access behind its offset.
+/// Room for the parts of an access after its offset.
 const LAST_PART: i64 = 1024;
 
 impl LowerCx<'_> {

@@ -21,7 +21,7 @@
 //! **Invariants.** In between the last time that a cotangent was set and a block that asks for it,
 //! on any way, there are only blocks of its span. If that is where it is alive, by definition.
 //! Otherwise, let it begin in B. B dominates the blocks that ask, and runs once, before anything is
-//! added. Behind B places go up, but on cycles, which the span has as a whole. And a cotangent that
+//! added. After B places go up, but on cycles, which the span has as a whole. And a cotangent that
 //! shares the variable sets it within another span.
 //!
 //! **Cost.** Asks are sorted; each takes a logarithmic number of steps in the tree of dominators.

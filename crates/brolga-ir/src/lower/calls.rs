@@ -3,8 +3,8 @@
 //!
 //! **Question.** A derived instruction calls. What stands around the call in CLIF?
 //!
-//! **Answer.** The position of the tape is written to the segment in front of a call that uses the
-//! tape, and read behind one that moves it. A helper that does nothing for a ticket of zero is
+//! **Answer.** The position of the tape is written to the segment before a call that uses the
+//! tape, and read after one that moves it. A helper that does nothing for a ticket of zero is
 //! called on a cold way. Forward pass and pullback of a function's address are looked up by the run
 //! time, or where there is none by functions of the program.
 //!

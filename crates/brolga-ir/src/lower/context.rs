@@ -24,10 +24,10 @@ use cranelift_entity::SecondaryMap;
 use cranelift_frontend::{FunctionBuilder, Variable};
 use smallvec::SmallVec;
 
-use super::copy::{Copier, Imported};
+use super::copy::{Copier, ImportMap};
 use super::env::{CHECK_SRCLOC, LowerEnv, Shadows, tape_flags};
 use super::frame::FrameHome;
-use super::named::Named;
+use super::named::NameMap;
 use super::seen::{Cotangent, GraphNeeds, Variables};
 use super::typed::Channel;
 use crate::block::Target;
@@ -110,8 +110,8 @@ impl Settlements {
 pub(super) struct LowerCx<'a> {
     pub(super) env: LowerEnv<'a>,
     /// What names mean at present.
-    pub(super) named: Named,
-    pub(super) imported: Imported,
+    pub(super) named: NameMap,
+    pub(super) imported: ImportMap,
     pub(super) symbols: HashMap<String, ir::FuncRef>,
     pub(super) cts: SecondaryMap<ir::Value, Cotangent>,
     /// What the present block has added to cotangents so far. It joins the variable when that is
@@ -173,9 +173,9 @@ impl<'a> LowerCx<'a> {
         let records = if env.typed.is_some() { seen.records } else { seen.uses_tape };
         let uses_tape = records || env.frame.is_some_and(|f| f.home == FrameHome::Tape);
         LowerCx {
-            named: Named::new(env.primal.dfg.num_values()),
+            named: NameMap::new(env.primal.dfg.num_values()),
             env,
-            imported: Imported::default(),
+            imported: ImportMap::default(),
             symbols: HashMap::default(),
             cts: SecondaryMap::new(),
             sums: IndexMap::default(),

@@ -19,11 +19,11 @@ use smallvec::SmallVec;
 use crate::names::Names;
 use crate::program::symbol_of;
 
-use super::named::Named;
+use super::named::NameMap;
 
 /// Entities of the primal that a derived function has imported.
 #[derive(Default)]
-pub(super) struct Imported {
+pub(super) struct ImportMap {
     funcs: HashMap<ir::FuncRef, ir::FuncRef>,
     sigs: HashMap<ir::SigRef, ir::SigRef>,
     slots: HashMap<ir::StackSlot, ir::StackSlot>,
@@ -38,9 +38,9 @@ pub(super) struct Copier<'a> {
     /// The derived function.
     pub dst: &'a mut ir::Function,
     /// What primal values are called there.
-    pub values: &'a Named,
+    pub values: &'a NameMap,
     /// What has been imported so far.
-    pub imported: &'a mut Imported,
+    pub imported: &'a mut ImportMap,
     /// Spelling of symbols.
     pub names: &'a mut Names,
     /// What stands for a value that is not there, if operands are going to be replaced.

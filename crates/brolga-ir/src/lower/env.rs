@@ -3,7 +3,7 @@
 //! **Question.** A graph does not say how its frame is laid out, which tape it records on, or for
 //! which target it is. Who says so, and what do passes after lowering get to know?
 //!
-//! **Answer.** [`LowerEnv`] has all that lowering asks about, filled by its caller. [`Lowered`] is
+//! **Answer.** [`LowerEnv`] has all that lowering asks about, filled by its caller. [`LoweredFunction`] is
 //! the function, with the instructions that later passes look for: checks of the tape's limit, and
 //! accesses to shadows with the primal bytes that they belong to ([`Shadows`]). A check that
 //! lowering adds is marked by a bit of its source location ([`CHECK_SRCLOC`]).
@@ -17,7 +17,7 @@ use cranelift_codegen::isa::TargetFrontendConfig;
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 use super::frame::FrameLayout;
-use super::typed::{Channel, Standalone, Typed};
+use super::typed::{Channel, StandaloneEnv, TypedTapeEnv};
 use crate::inst::{Shape, Val};
 use crate::names::Names;
 
@@ -32,13 +32,13 @@ pub enum Fence {
     No,
     /// Memory behind the tape cannot be accessed, and a fault there is the check.
     Only,
-    /// The same, and each asks all the same: some of those that are in [`Lowered::checks`] are
+    /// The same, and each asks all the same: some of those that are in [`LoweredFunction::checks`] are
     /// going to be taken away, or all.
     Too,
 }
 
 /// A function that was made of a graph.
-pub struct Lowered {
+pub struct LoweredFunction {
     /// The function.
     pub func: ir::Function,
     /// Its comparisons with the end of the tape on behalf of records.
@@ -56,7 +56,7 @@ pub struct Shadows {
     /// load or store touches what they do.
     pub all: EntitySet<ir::Inst>,
     /// For those of cotangents, of whose primal bytes: an address of the primal, how many bytes
-    /// behind it, and how many, in the order of the accesses.
+    /// after it, and how many, in the order of the accesses.
     of: Vec<(ir::Inst, ir::Value, i32, u32)>,
 }
 
@@ -99,7 +99,7 @@ pub struct LowerEnv<'a> {
     pub pieces: bool,
     /// Pullbacks run beside others: what is read of shadows is gathered before.
     pub strand: bool,
-    /// So cotangents may wait in front of shadows: not in forward mode, which has none.
+    /// So cotangents may wait before shadows: not in forward mode, which has none.
     pub waits: bool,
     /// Forward mode: shadows hold tangents, also those that are not known.
     pub tangents: bool,
@@ -111,9 +111,9 @@ pub struct LowerEnv<'a> {
     /// How it is seen that the tape is full.
     pub fence: Fence,
     /// The tape is typed, and so is the activation frame.
-    pub typed: Option<Typed<'a>>,
+    pub typed: Option<TypedTapeEnv<'a>>,
     /// The function runs without the run time. So does one with a typed tape.
-    pub standalone: Option<Standalone<'a>>,
+    pub standalone: Option<StandaloneEnv<'a>>,
     /// No other function records in its segment, which is empty when it begins.
     pub alone: bool,
     /// The target.

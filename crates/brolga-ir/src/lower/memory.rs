@@ -178,7 +178,7 @@ impl LowerCx<'_> {
             &AdOp::PeekMem { place, shape } => self.read_mem(b, place, shape, false, inst),
             &AdOp::LoadTangent { place, ty } => self.load_tangent(b, place, ty, inst),
             &AdOp::StoreTangent { place, value } => self.store_tangent(b, place, value, inst.at),
-            &AdOp::Fragment { what, place, n } => self.fragment(b, what, place, n),
+            &AdOp::Piece { what, place, n } => self.piece(b, what, place, n),
             &AdOp::ZeroMem { place, bytes, asks, cuts: Some(of) } if bytes >= 8 => {
                 if of != 0 || self.env.pieces {
                     self.cut_across(b, place, (bytes, of), inst.at);

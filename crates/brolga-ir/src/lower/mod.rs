@@ -1,7 +1,7 @@
 //! Lowering: `CfgBlocks` to CLIF.
 //!
 //! **Problem.** A complete graph of derived blocks has stable names and no SSA numbering.
-//! **Answer.** One walk over the blocks, each behind one that leads to it, through
+//! **Answer.** One walk over the blocks, each after one that leads to it, through
 //! `cranelift-frontend`: names become CLIF values through one map, cotangents and the tape position
 //! become frontend variables (so they live in registers and block parameters, never in memory),
 //! every other instruction is expanded by [`ops`] or [`memory`].
@@ -61,13 +61,13 @@ mod tape;
 mod typed;
 mod watch;
 
-pub use env::{CHECK_SRCLOC, Fence, LowerEnv, Lowered, Shadows, tape_flags};
+pub use env::{CHECK_SRCLOC, Fence, LowerEnv, LoweredFunction, Shadows, tape_flags};
 pub use frame::{FrameHome, FrameLayout, SlotPlace};
 pub use ops::zero;
 pub use renumber::{is_numbered, renumber};
 pub use typed::{
-    Channel, INTEGER_REGION, OF_A_RUN, Position, Standalone, TAPE_REGION, Typed, forget_integer_region, half_of,
-    integer_flags, is_half, shadow_of_data,
+    Channel, INTEGER_REGION, OF_A_RUN, Position, StandaloneEnv, TAPE_REGION, TypedTapeEnv, forget_integer_region,
+    half_of, integer_flags, is_half, shadow_of_data,
 };
 
 /// Make CLIF of a graph.
@@ -76,7 +76,7 @@ pub fn lower(graph: &CfgBlocks, env: LowerEnv<'_>) -> ir::Function {
 }
 
 /// The same, with the checks of records and what else passes over the CLIF have to know.
-pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
+pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> LoweredFunction {
     let name = if env.names.verbatim {
         env.primal.name.clone()
     } else {
@@ -150,16 +150,16 @@ pub fn lower_with_checks(graph: &CfgBlocks, env: LowerEnv<'_>) -> Lowered {
     b.finalize(target);
     rebase::rebase(func, &cx.shadows);
     let (checks, shadows) = (std::mem::take(&mut cx.checks), std::mem::take(&mut cx.in_shadows));
-    Lowered { func: buffers.made(), checks, shadows, segment: cx.uses_segment.get() }
+    LoweredFunction { func: buffers.made(), checks, shadows, segment: cx.uses_segment.get() }
 }
 
-/// The order in which blocks are filled, by position: that of the graph, but each behind one that
+/// The order in which blocks are filled, by position: that of the graph, but each after one that
 /// leads to it.
 ///
 /// The frontend makes a parameter for whatever is read in a block of which it does not know all
 /// predecessors yet, and finds out afterwards which ones always get the same argument. It does not
 /// find out of two that get each other; those of nested loops do, if bodies come before headers, as
-/// they do where loops are reversed. What leads to a block has all that dominates it in front of
+/// they do where loops are reversed. What leads to a block has all that dominates it before
 /// it.
 fn order(edges: &Edges) -> Vec<usize> {
     let mut found = Vec::with_capacity(edges.len());

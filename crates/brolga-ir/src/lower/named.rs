@@ -27,7 +27,7 @@ struct Meaning {
 
 /// Names of the forward pass; in the pullback, those of the current block, or of the loop that is
 /// run again. And derived values.
-pub(super) struct Named {
+pub(super) struct NameMap {
     primal: SecondaryMap<ir::Value, Meaning>,
     delta: SecondaryMap<ir::Value, Meaning>,
     tangent: SecondaryMap<ir::Value, Meaning>,
@@ -36,7 +36,7 @@ pub(super) struct Named {
     time: u32,
 }
 
-impl Named {
+impl NameMap {
     /// Nothing is named, in a function with so many values.
     pub(super) fn new(values: usize) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Accesses to shadows of fragments, which the run time puts together (`brolga_runtime::pieces`).
+//! Accesses to shadows of pieces, which the run time puts together (`brolga_runtime::pieces`).
 //!
 //! **Question.** A float moves byte by byte, and its cotangent as tickets. When has the run time to
 //! be called?
@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use super::context::LowerCx;
 use super::typed::Channel;
 use super::{ops, segment};
-use crate::inst::{AdInst, AdOp, Check, ClearQuery, FragmentOp, ShadowPlace, Shape, Val};
+use crate::inst::{AdInst, AdOp, Check, ClearQuery, PieceOp, ShadowPlace, Shape, Val};
 use crate::lower::debug::MissingShadow;
 
 /// Most places that are settled at once: their addresses are all there by then.
@@ -130,7 +130,7 @@ impl LowerCx<'_> {
 
     /// Where there may be pending sums.
     fn if_pending(&mut self, b: &mut FunctionBuilder<'_>, what: impl FnOnce(&mut Self, &mut FunctionBuilder<'_>)) {
-        let some = b.ins().load(types::I64, MemFlagsData::new().with_notrap(), self.seg(), segment::PENDING);
+        let some = b.ins().load(types::I64, MemFlagsData::new().with_notrap(), self.seg(), segment::PENDING_SUMS);
         self.rarely(b, some, None, |cx, b| {
             what(cx, b);
             some
@@ -478,9 +478,9 @@ impl LowerCx<'_> {
         }
     }
 
-    /// Tell the run time of tangents in fragments. In programs that have none nothing is told; in
+    /// Tell the run time of tangents in pieces. In programs that have none nothing is told; in
     /// others a call is made where there is a tangent, or where memory is dirty.
-    pub(super) fn fragment(&mut self, b: &mut FunctionBuilder<'_>, what: FragmentOp, place: ShadowPlace, n: u32) {
+    pub(super) fn piece(&mut self, b: &mut FunctionBuilder<'_>, what: PieceOp, place: ShadowPlace, n: u32) {
         if !self.env.pieces {
             return;
         }
@@ -489,11 +489,11 @@ impl LowerCx<'_> {
             return self.tell_of(b, what, place, n);
         }
         let some = match what {
-            FragmentOp::Note | FragmentOp::Mark => {
+            PieceOp::Note | PieceOp::Mark => {
                 let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
                 self.anything(b, at, n)
             }
-            FragmentOp::Settle(_) | FragmentOp::Clean => self.waiting(b),
+            PieceOp::Settle(_) | PieceOp::Clean => self.waiting(b),
         };
         self.rarely(b, some, None, |cx, b| {
             cx.tell_of(b, what, place, n);
@@ -501,13 +501,13 @@ impl LowerCx<'_> {
         });
     }
 
-    fn tell_of(&mut self, b: &mut FunctionBuilder<'_>, what: FragmentOp, place: ShadowPlace, n: u32) {
+    fn tell_of(&mut self, b: &mut FunctionBuilder<'_>, what: PieceOp, place: ShadowPlace, n: u32) {
         let args @ [seg, p, d, n] = self.place(b, place, n);
         match what {
-            FragmentOp::Note => self.tell(b, "brolga_tangent_note", &args),
-            FragmentOp::Mark => self.tell(b, "brolga_tangent_mark", &args),
-            FragmentOp::Settle(_) | FragmentOp::Clean => {
-                let size = if let FragmentOp::Settle(size) = what { size } else { 0 };
+            PieceOp::Note => self.tell(b, "brolga_tangent_note", &args),
+            PieceOp::Mark => self.tell(b, "brolga_tangent_mark", &args),
+            PieceOp::Settle(_) | PieceOp::Clean => {
+                let size = if let PieceOp::Settle(size) = what { size } else { 0 };
                 let size = b.ins().iconst(types::I64, i64::from(size));
                 self.tell(b, "brolga_tangent_settle", &[seg, p, d, n, size]);
             }

@@ -4,7 +4,7 @@
 //! **Question.** An integer was loaded and a number made of it. If a float lay there, what is its
 //! cotangent?
 //!
-//! **Answer.** It is not known. Where cotangents may wait in front of shadows, a demand waits.
+//! **Answer.** It is not known. Where cotangents may wait before shadows, a demand waits.
 //! Elsewhere all bits of the shadow are set, which is a NaN, whatever the size of the float; the
 //! run time notes where. The check that nothing has arrived where an integer is stored lets both
 //! pass, and notes that too.

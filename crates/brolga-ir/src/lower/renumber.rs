@@ -14,8 +14,8 @@ use cranelift_codegen::ir;
 use cranelift_codegen::packed_option::PackedOption;
 use cranelift_entity::SecondaryMap;
 
-use super::copy::{Copier, Imported};
-use super::named::Named;
+use super::copy::{Copier, ImportMap};
+use super::named::NameMap;
 use crate::inst::Val;
 use crate::map::one_each;
 use crate::names::Names;
@@ -45,8 +45,8 @@ pub fn renumber(src: &ir::Function, order: &[ir::Block]) -> ir::Function {
     for &b in order {
         blocks[b] = func.dfg.make_block().into();
     }
-    let mut named = Named::new(src.dfg.num_values());
-    let (mut imported, mut names) = (Imported::default(), Names::verbatim());
+    let mut named = NameMap::new(src.dfg.num_values());
+    let (mut imported, mut names) = (ImportMap::default(), Names::verbatim());
     for &b in order {
         let block = blocks[b].expand().expect("every block has been made");
         func.layout.append_block(block);

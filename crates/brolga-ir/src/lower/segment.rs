@@ -33,9 +33,9 @@ pub const PEAK: i32 = 40;
 /// At how many places cotangents wait that have come in pieces.
 pub const WAITING: i32 = 48;
 /// Of a task that runs back: not zero if there may be pending sums that it reads.
-pub const PENDING: i32 = 56;
+pub const PENDING_SUMS: i32 = 56;
 /// In a workspace: the first of the blocks that are freed when the run is over.
-pub const BLOCKS: i32 = PENDING;
+pub const BLOCKS: i32 = PENDING_SUMS;
 /// Whether a number was made of what was found where an integer had been computed and stored.
 pub const ASKED: i32 = 192 + 2 * 1024;
 /// How many instructions a debug run has executed.
@@ -49,16 +49,16 @@ pub const ZEROS: i32 = 128;
 pub const WIDE_SINK: i32 = 192;
 /// See [`WIDE_SINK`].
 pub const WIDE_ZEROS: i32 = 192 + 1024;
-/// In a workspace: the root of the account of fragments of tangents.
+/// In a workspace: the root of the account of pieces of tangents.
 pub const TANGENTS: i32 = 192;
-/// In a workspace: nodes of records of fragments that are free, the first that was never used, and
+/// In a workspace: nodes of records of pieces that are free, the first that was never used, and
 /// the end of them.
 pub const RECORDS_FREE: i32 = 200;
 /// See [`RECORDS_FREE`].
 pub const RECORDS: i32 = 208;
 /// See [`RECORDS_FREE`].
 pub const RECORDS_END: i32 = 216;
-/// In a workspace: whether fragments were to be a number, and were none.
+/// In a workspace: whether pieces were to be a number, and were none.
 pub const RECORDS_LOST: i32 = 224;
 /// In a workspace that may grow: the function that makes it longer, what that is given, and where
 /// the caller's memory begins.

@@ -10,7 +10,7 @@
 //! afterwards. How far the tape was ever filled is in `peak`.
 //!
 //! A record is written from where the tape ends, field by field without a gap, so that memory
-//! behind the tape that cannot be accessed is as good as a comparison ([`Fence`]). A frame is not:
+//! after the tape that cannot be accessed is as good as a comparison ([`Fence`]). A frame is not:
 //! much of it is written later, or never, and it may be longer than that memory.
 //!
 //! ```text
@@ -37,7 +37,7 @@ use super::typed::{Channel, Position};
 use super::{ops, segment};
 use crate::inst::{AdInst, AdOp, Check, FrameSlot, Val};
 
-/// Byte offsets of the fields of a block's record, and its size with `extra` bytes behind them:
+/// Byte offsets of the fields of a block's record, and its size with `extra` bytes after them:
 /// those of the seal of a debug run, and of the block's number, which comes last. Fields keep their
 /// order.
 pub(super) fn record_layout(types: &[Type], extra: u32) -> (Vec<u32>, u32) {

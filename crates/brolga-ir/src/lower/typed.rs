@@ -1,6 +1,6 @@
 //! Channels of the tape: where a value is recorded, by what it is.
 //!
-//! **Problem.** A tape holds floats, integers and addresses, one behind another. A derivation of
+//! **Problem.** A tape holds floats, integers and addresses, one after another. A derivation of
 //! the derived function has to know of each place on it what stands there, and where each record
 //! begins is only known at run time.
 //! **Answer.** A typed tape ([`TapeKind::Typed`](crate::TapeKind::Typed)) is four: one of doubles,
@@ -82,7 +82,7 @@ pub enum Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// Where the forward pass records next. With a typed tape, where the pullback reads next, too:
-    /// there is no second pullback behind a forward pass.
+    /// there is no second pullback after a forward pass.
     Top,
     /// Where the channel ends.
     Limit,
@@ -121,7 +121,7 @@ impl Channel {
 
 /// What lowering has to know of a primal for a typed tape.
 #[derive(Clone, Copy)]
-pub struct Typed<'a> {
+pub struct TypedTapeEnv<'a> {
     /// Whether a primal value is an address.
     pub is_address: &'a dyn Fn(ir::Value) -> bool,
 }
@@ -129,7 +129,7 @@ pub struct Typed<'a> {
 /// What lowering has to know for functions that run without the run time: tables of the run time
 /// are functions and data objects of the program.
 #[derive(Clone, Copy)]
-pub struct Standalone<'a> {
+pub struct StandaloneEnv<'a> {
     /// The symbol of a data object.
     pub data_symbol: &'a dyn Fn(DataKey) -> String,
     /// How many derivatives the program has already ([`Program::nested`](crate::Program::nested)).

@@ -100,7 +100,7 @@ impl LowerCx<'_> {
         b.def_var(var, any);
     }
 
-    /// In front of a loop: its sums begin.
+    /// Before a loop: its sums begin.
     pub(super) fn watch_from(&mut self, b: &mut FunctionBuilder<'_>, header: ir::Block) {
         for (ty, var) in self.sums_of(header) {
             let zero = ops::zero(b, ty);
@@ -108,7 +108,7 @@ impl LowerCx<'_> {
         }
     }
 
-    /// Behind a loop: its sums join those of the function.
+    /// After a loop: its sums join those of the function.
     pub(super) fn watch_join(&mut self, b: &mut FunctionBuilder<'_>, header: ir::Block) {
         for (ty, var) in self.sums_of(header) {
             let found = b.use_var(var);

@@ -11,7 +11,7 @@
 //! tangent        outside ─EnterFrame─► recording ─return
 //! ```
 //!
-//! The results that a combined function has kept are restored behind the end of its frame, which is
+//! The results that a combined function has kept are restored after the end of its frame, which is
 //! on no tape. **Cost.** Linear: one walk.
 
 use super::fault::{Faults, Rule};
@@ -28,7 +28,7 @@ enum State {
     Closed,
 }
 
-/// The state behind an instruction; none if it must not be where it is.
+/// The state after an instruction; none if it must not be where it is.
 fn state_after(state: State, op: &AdOp, kind: GraphKind) -> Option<State> {
     let combined = kind == GraphKind::Combined;
     let (ok, next) = match op {

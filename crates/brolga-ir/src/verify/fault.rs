@@ -31,7 +31,7 @@ pub enum Rule {
     /// The forward half and the reverse half each have instructions of their own, and no edge leads
     /// from the reverse half back to the forward half.
     Halves,
-    /// On every path to an exit one frame is opened, and it is closed once, behind everything that
+    /// On every path to an exit one frame is opened, and it is closed once, after everything that
     /// uses it.
     OneFrame,
     /// The reverse half pops what the forward half pushes: on every path, in the reverse order.

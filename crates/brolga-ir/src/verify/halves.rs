@@ -30,7 +30,7 @@ fn belongs(op: &AdOp) -> AllowedHalves {
         | AdOp::LoadOld { .. }
         | AdOp::LoadTangent { .. }
         | AdOp::StoreTangent { .. }
-        | AdOp::Fragment { .. }
+        | AdOp::Piece { .. }
         | AdOp::Moved(..)
         | AdOp::Series(..)
         | AdOp::WatchFrom(_)

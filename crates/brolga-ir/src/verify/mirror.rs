@@ -141,7 +141,7 @@ impl<'v, 'g> Mirror<'v, 'g> {
         match role {
             Role::Edge(p, of) if of == s && precedes(p) => vec![p],
             Role::Reverse(p) if precedes(p) => vec![p],
-            // Behind the loop, or where it is left.
+            // After the loop, or where it is left.
             Role::Begin(header) => {
                 let preds = before.map(|p| ir::Block::from_u32(p as u32));
                 preds.filter(|&p| self.rerun[p] == Some(header)).collect()

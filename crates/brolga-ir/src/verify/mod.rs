@@ -10,8 +10,7 @@
 //! - [`structure`]: ids, successors, arguments of edges, the signature;
 //! - [`names`]: definitions dominate uses; [`types`], [`arith`]: operands and results;
 //! - [`halves`]: what belongs to the forward half and to the reverse half; [`activation`]: one
-//!   frame
-//!   for one run;
+//!   frame for one run;
 //! - [`tape`]: pops mirror pushes; [`predecessors`]: the way back; [`frame`]: what is restored has
 //!   been kept. These look at a forward half and a reverse half together ([`mirror`]).
 //!

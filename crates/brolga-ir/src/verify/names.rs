@@ -1,9 +1,9 @@
 //! Dominance of uses by definitions.
 //!
-//! **Question.** Does each use come behind its definition, whatever the way? **Answer.** By the
+//! **Question.** Does each use come after its definition, whatever the way? **Answer.** By the
 //! scopes that lowering has: derived values are global; the names of the primal are global in the
 //! forward half, local to a block in the reverse half, and local to a loop that is rerun
-//! ([`Role::rerun_header`](crate::block::Role::rerun_header)). A copy of a loop in front of it sees
+//! ([`Role::rerun_header`](crate::block::Role::rerun_header)). A copy of a loop before it sees
 //! the names of the forward half, too. A use needs a definition of its scope that dominates it; two
 //! definitions of one name in one scope never dominate each other. **Cost.** Linear, but for names
 //! that a scope defines several times: rerun loops in two versions.

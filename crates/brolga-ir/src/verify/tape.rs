@@ -6,7 +6,7 @@
 //!   is what the block did, in the reverse order: the same values, types and number. In a loop that
 //!   is rerun iteration by iteration, the block that runs again takes the place of the forward
 //!   version.
-//! - *Paths.* Each place of the primal, before a block and behind it, is a state of the tape;
+//! - *Paths.* Each place of the primal, before a block and after it, is a state of the tape;
 //!   places that an edge joins are one state, and so are both ends of a block that does nothing to
 //!   the tape. An edge of either half leads from a state to the same state: so nothing that records
 //!   is skipped, and nothing is reversed out of order, also after blocks have been bypassed.
@@ -82,7 +82,7 @@ impl States {
         self.up[a] = b as u32;
     }
 
-    /// Before or behind a block of the forward half, or of a rerun loop.
+    /// Before or after a block of the forward half, or of a rerun loop.
     fn place(&self, b: ir::Block, rerun: bool, end: bool) -> usize {
         2 * b.index() + usize::from(end) + if rerun { 2 * self.blocks } else { 0 }
     }
@@ -112,7 +112,7 @@ impl States {
         states
     }
 
-    /// The state before or behind a block; none for the entry of a pullback.
+    /// The state before or after a block; none for the entry of a pullback.
     fn at(&self, mirror: &Mirror<'_, '_>, role: Role, end: bool) -> Option<usize> {
         let rerun = |b: ir::Block| mirror.rerun[b].is_some();
         Some(match role {

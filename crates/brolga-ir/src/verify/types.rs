@@ -106,7 +106,7 @@ impl Types<'_, '_> {
             AdOp::LoadTangent { place, ty } => defines(&[*ty]).or_else(|| self.all_are(&place.names(), ptr)),
             AdOp::Series(..) => (defs.len() != 1).then(|| "coefficients are one name".to_owned()),
             AdOp::Moved(i, args) => self.moved(*i, args, &defs),
-            AdOp::Fragment { place, .. } | AdOp::StoreTangent { place, .. } | AdOp::ZeroMem { place, .. } => {
+            AdOp::Piece { place, .. } | AdOp::StoreTangent { place, .. } | AdOp::ZeroMem { place, .. } => {
                 defines(&[]).or_else(|| self.all_are(&place.names(), ptr))
             }
             AdOp::Poison { place, when, .. } => {

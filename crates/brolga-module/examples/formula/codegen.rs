@@ -43,7 +43,7 @@ impl Type {
 
 /// A function that a module has.
 #[derive(Clone, Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledFormula {
     pub id: FuncId,
     pub params: Vec<(String, Type)>,
 }
@@ -53,7 +53,7 @@ fn error<T>(at: impl ToTokens, message: impl std::fmt::Display) -> Result<T> {
 }
 
 /// Declare all functions of a text, then define them: they may call each other.
-pub(crate) fn compile(module: &mut impl Module, text: &str) -> Result<HashMap<String, Compiled>> {
+pub(crate) fn compile(module: &mut impl Module, text: &str) -> Result<HashMap<String, CompiledFormula>> {
     let mut functions = Vec::new();
     let mut known = HashMap::new();
     for item in syn::parse_file(text)?.items {
@@ -64,7 +64,7 @@ pub(crate) fn compile(module: &mut impl Module, text: &str) -> Result<HashMap<St
         signature.params.extend(params.iter().map(|p| AbiParam::new(p.1.clif())));
         signature.returns.push(AbiParam::new(types::F64));
         let id = module.declare_function(&name, Linkage::Export, &signature).or_else(|e| error(&f.sig.ident, e))?;
-        if known.insert(name, Compiled { id, params }).is_some() {
+        if known.insert(name, CompiledFormula { id, params }).is_some() {
             return error(f.sig.ident, "there is a function of this name already");
         }
         functions.push((f, signature));
@@ -93,7 +93,7 @@ type Typed = (Value, Type);
 
 struct Body<'a, M> {
     module: &'a mut M,
-    known: &'a HashMap<String, Compiled>,
+    known: &'a HashMap<String, CompiledFormula>,
     b: FunctionBuilder<'a>,
     /// Variables in scope, the innermost last.
     names: Vec<(String, Variable, Type)>,

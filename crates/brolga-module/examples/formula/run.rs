@@ -11,7 +11,7 @@ use brolga_module::{AdModule, ReturnActivity, Room, Spec};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, default_libcall_names};
 
-use super::codegen::{Compiled, Type, compile};
+use super::codegen::{CompiledFormula, Type, compile};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 type Floats = *mut f64;
@@ -26,7 +26,7 @@ type TwoRecorded = extern "C" fn(Floats, Floats, Floats, Floats, usize, f64, *mu
 /// Formulas that run.
 pub(crate) struct Formulas {
     module: AdModule<JITModule>,
-    known: HashMap<String, Compiled>,
+    known: HashMap<String, CompiledFormula>,
 }
 
 macro_rules! of_c {

@@ -27,7 +27,7 @@ use super::sketch::BUFFER;
 pub(super) struct Location {
     /// The address.
     pub address: Value,
-    /// Bytes behind it.
+    /// Bytes after it.
     pub offset: i32,
 }
 

@@ -210,7 +210,7 @@ impl Body<'_> {
                 self.at_end().ins().isub(past_end, step)
             }
             4 => {
-                // An index that counts down from behind the end.
+                // An index that counts down from the end.
                 let bytes = self.at_end().ins().iconst(types::I64, WINDOW * elem.bytes());
                 let end = self.at_end().ins().iadd(p.value, bytes);
                 let back = self.at_end().ins().ineg(bytes);

@@ -29,7 +29,7 @@ use super::source::Source;
 pub(super) enum Role {
     /// The one that is differentiated.
     Root,
-    /// Calls what is behind it.
+    /// Calls what is after it.
     Plain,
     /// Takes a depth; calls others like it.
     Recursive,

@@ -28,7 +28,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, TrapCode, Type, Value
 use smallvec::SmallVec;
 
 use super::domain::{Domain, NodeId};
-use super::machine::{Machine, Stepped};
+use super::machine::{FloatStep, Machine};
 use super::moves::Mask;
 use super::provenance::{Byte, FloatOrigin, Prov, mantissa, write_float};
 use super::value::{TrackedVal, bits_of, collect, float_of, lane, lanes, ones, sext};
@@ -286,7 +286,7 @@ impl<D: Domain> Machine<'_, D> {
         let sum = int::binary(op, n as u32 * 8, x.bits, y.bits).ok()?;
         let backwards = op == Opcode::Isub && y.prov == float.prov;
         let counts = if backwards { -1.0 } else { 1.0 };
-        let node = self.stepped_to(Stepped { node, before: float.bits, counts }, sum, width)?;
+        let node = self.stepped_to(FloatStep { node, before: float.bits, counts }, sum, width)?;
         Some(Prov::Float { node, width })
     }
 
@@ -295,19 +295,19 @@ impl<D: Domain> Machine<'_, D> {
     pub(super) fn divided(&mut self, n: usize, x: &TrackedVal, by: u128, quotient: u128) -> Option<Prov> {
         let width = u8::try_from(n).ok().filter(|w| matches!(w, 4 | 8))?;
         let Prov::Float { node, width: w } = x.prov else { return None };
-        let from = Stepped { node, before: x.bits, counts: 1.0 / by as f64 };
+        let from = FloatStep { node, before: x.bits, counts: 1.0 / by as f64 };
         let node = (w == width).then(|| self.stepped_to(from, quotient, width))??;
         Some(Prov::Float { node, width })
     }
 
     /// The float with the bits `after`, which are those of another plus a number. Several such
     /// steps are one: the floats in between may be of any size, and a slope that is no number.
-    pub(super) fn stepped_to(&mut self, last: Stepped, after: u128, width: u8) -> Option<NodeId> {
+    pub(super) fn stepped_to(&mut self, last: FloatStep, after: u128, width: u8) -> Option<NodeId> {
         let from = match self.stepped.get(&last.node) {
-            Some(&first) => Stepped { counts: first.counts * last.counts, ..first },
+            Some(&first) => FloatStep { counts: first.counts * last.counts, ..first },
             None => last,
         };
-        let Stepped { node, before, counts } = from;
+        let FloatStep { node, before, counts } = from;
         if after == before && counts == 1.0 {
             return Some(node);
         }

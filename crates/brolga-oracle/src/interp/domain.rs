@@ -5,14 +5,14 @@
 //!
 //! **Answer.** The interpreter computes primal values in any case, and tells its [`Domain`] of
 //! every float that depends on other floats which the domain knows: value, operands, slopes. What
-//! comes of it is the domain's business: nothing ([`Plain`]), a graph to go back through
+//! comes of it is the domain's business: nothing ([`PlainDomain`]), a graph to go back through
 //! ([`crate::tape::Tape`]), or a tangent (`crate::dual::Forward`). A domain that observes hears of
 //! more ([`Event`]).
 //!
 //! **Invariant.** Ids of nodes grow in order of creation, so operands come before results. A domain
 //! that does not track makes no nodes.
 //!
-//! **Cost.** That of the domain: of [`Plain`] none, since it is known when the interpreter is
+//! **Cost.** That of the domain: of [`PlainDomain`] none, since it is known when the interpreter is
 //! compiled.
 
 use brolga_ir::FuncKey;
@@ -87,9 +87,9 @@ pub trait Domain {
 
 /// The domain that records nothing.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Plain;
+pub struct PlainDomain;
 
-impl Domain for Plain {
+impl Domain for PlainDomain {
     type Num = f64;
     const TRACKS: bool = false;
 

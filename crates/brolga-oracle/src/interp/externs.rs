@@ -22,7 +22,7 @@
 use brolga_ir::FuncKey;
 use cranelift_codegen::ir::{Signature, Type, types};
 
-use super::domain::{Domain, Plain};
+use super::domain::{Domain, PlainDomain};
 use super::libm::{self, Math};
 use super::machine::Machine;
 use super::provenance::{Byte, FloatOrigin, Prov, write_float};
@@ -129,7 +129,7 @@ impl<D: Domain> Machine<'_, D> {
         let f = &program.funcs[func];
         let clean = args.iter().map(|a| TrackedVal::clean(a.bits)).collect();
         // SAFETY: promised by the caller; the other machine works in the same memory.
-        let value = unsafe { Machine::new(program, Plain, self.limits()).call(func, clean)? };
+        let value = unsafe { Machine::new(program, PlainDomain, self.limits()).call(func, clean)? };
         if let Some("ldexp" | "ldexpf" | "scalbn" | "scalbnf") = f.computes {
             let (width, n) = (f.signature.returns[0].value_type.bytes() as u8, args[2].bits as u32 as i32);
             let one = D::Num::constant(scale(1.0, n, 8));

@@ -1,7 +1,7 @@
 //! Footprints of time loops: whether steps keep to their states.
 //!
 //! **Question.** A step may write outside of the states that its loop is given, if no later step
-//! and nothing behind the loop reads that: then it can run again. Which store breaks this?
+//! and nothing after the loop reads that: then it can run again. Which store breaks this?
 //!
 //! **Answer.** Each byte that a step writes outside of the states is marked with the store and the
 //! step. A load that finds a mark of another step than those that are running has found one. Where
@@ -134,7 +134,7 @@ impl Footprints {
         self.running.iter().any(|l| l.step == Some(step))
     }
 
-    /// The first store of a step that another one, or the code behind the loop, has read, and where
+    /// The first store of a step that another one, or the code after the loop, has read, and where
     /// it did.
     pub(super) fn found(&self) -> Option<(InstSite, InstSite)> {
         self.found

@@ -20,7 +20,7 @@
 use cranelift_codegen::ir::{Opcode, Type, types};
 
 use super::domain::{Domain, NodeId};
-use super::machine::{Machine, Stepped};
+use super::machine::{FloatStep, Machine};
 use super::moves::Mask;
 use super::provenance::{Byte, FloatOrigin, Prov, write_float};
 use super::value::{TrackedVal, float_of, ones};
@@ -88,8 +88,8 @@ impl<D: Domain> Machine<'_, D> {
         let now = (x.bits & 0xffff_ffff) << 32;
         let first = self.uppers.get(&node).filter(|_| x.prov.bytes()[0] == moved(node, 0));
         let before = first.map_or(now, |upper| upper << 32);
-        let node = self.stepped_to(Stepped { node, before, counts: 1.0 }, now, 8)?;
-        let node = self.stepped_to(Stepped { node, before: now, counts: 1.0 / by as f64 }, quotient << 32, 8)?;
+        let node = self.stepped_to(FloatStep { node, before, counts: 1.0 }, now, 8)?;
+        let node = self.stepped_to(FloatStep { node, before: now, counts: 1.0 / by as f64 }, quotient << 32, 8)?;
         let part = |i: usize| Byte::Part { node, index: 4 + i as u8, width: 8 };
         Some(Prov::new(std::array::from_fn(|i| if i < 4 { part(i) } else { Byte::Clean })))
     }
@@ -134,7 +134,7 @@ impl<D: Domain> Machine<'_, D> {
         let bits = v.bits & u128::from(u64::MAX);
         if let (8, Some(node)) = (width, upper_of_wide(&TrackedVal { bits, prov: Prov::new(out) }))
             && let Some(&upper) = self.uppers.get(&node).filter(|_| out[4] == moved(node, 0))
-            && let Some(node) = self.stepped_to(Stepped { node, before: upper << 32, counts: 1.0 }, bits, 8)
+            && let Some(node) = self.stepped_to(FloatStep { node, before: upper << 32, counts: 1.0 }, bits, 8)
             // The last digits are gone.
             && let Some(node) = self.cut_off(node, bits, 8, 4)
         {
@@ -171,7 +171,7 @@ impl<D: Domain> Machine<'_, D> {
             let high = (0..4).all(|i| out[at + 4 + i] == moved(node, i));
             let Some(&upper) = self.uppers.get(&node).filter(|_| low && high) else { continue };
             let after = bits >> (8 * at) & u128::from(u64::MAX);
-            let from = Stepped { node, before: upper << 32 | after & 0xffff_ffff, counts: 1.0 };
+            let from = FloatStep { node, before: upper << 32 | after & 0xffff_ffff, counts: 1.0 };
             if let Some(node) = self.stepped_to(from, after, 8) {
                 write_float(out, at, node, 8);
             }

@@ -81,7 +81,7 @@ impl From<[TrackedVal; 2]> for Flow {
 
 /// What the bits of a float were before something was added to them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stepped {
+pub(super) struct FloatStep {
     /// The float.
     pub node: NodeId,
     /// Its bits.
@@ -156,7 +156,7 @@ pub struct Machine<'p, D: Domain> {
     /// much to keep.
     pub(super) allocations: HashMap<usize, usize>,
     /// Floats whose bits are those of another, plus a number.
-    pub(super) stepped: HashMap<NodeId, Stepped>,
+    pub(super) stepped: HashMap<NodeId, FloatStep>,
     /// Floats that have the last digits of another, but for what was added to them.
     pub(super) same_digits: HashMap<NodeId, NodeId>,
     /// The upper halves of doubles that have become something else.
@@ -203,7 +203,7 @@ impl<'p, D: Domain> Machine<'p, D> {
     }
 
     /// The first store of a step of a time loop, outside of the loop's states, that a later step or
-    /// the code behind the loop has read, and the load that did.
+    /// the code after the loop has read, and the load that did.
     pub fn stray(&self) -> Option<(InstSite, InstSite)> {
         self.footprints.found()
     }

@@ -26,7 +26,7 @@
 //! **Invariant.**
 //! - Calls do not nest on the host's stack; tail calls replace their frame. Fuel and depth are
 //!   limited.
-//! - With a domain that does not track ([`Plain`]), no provenance exists.
+//! - With a domain that does not track ([`PlainDomain`]), no provenance exists.
 //! - The primal values do not depend on the domain.
 //!
 //! **Cost.** A dispatch and a few look-ups for each instruction; what the domain keeps.
@@ -54,8 +54,8 @@ mod tasks;
 mod value;
 mod zero_tests;
 
-pub use custom::{Custom, Externs};
-pub use domain::{Domain, Event, NodeId, Plain};
+pub use custom::{CustomFunction, Externs};
+pub use domain::{Domain, Event, NodeId, PlainDomain};
 pub use linkage::Linkage;
 pub use machine::Machine;
 pub use provenance::{Byte, FloatOrigin, Marks, OriginId, Prov};

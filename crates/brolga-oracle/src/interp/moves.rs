@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 use super::domain::{Domain, NodeId};
 use super::float::sign;
 use super::int;
-use super::machine::{Machine, Stepped};
+use super::machine::{FloatStep, Machine};
 use super::provenance::{Bit, Byte, FloatOrigin, OriginId, Prov, digits, float_starting_at, mantissa, write_float};
 use super::value::{TrackedVal, collect, float_of, lane, lanes, ones, sext};
 use crate::error::OracleError;
@@ -159,7 +159,7 @@ impl<D: Domain> Machine<'_, D> {
                 }
                 if keeps_mantissa(mask, cut(m), width) {
                     let (before, m) = (cut(v), cut(m));
-                    let from = Stepped { node, before, counts: 1.0 };
+                    let from = FloatStep { node, before, counts: 1.0 };
                     if let Some(node) = self.stepped_to(from, mask.of(before, m), width) {
                         if mask == Mask::And && m.trailing_zeros() > 0 {
                             self.domain.steps(node, f64::from(m.trailing_zeros()).exp2());

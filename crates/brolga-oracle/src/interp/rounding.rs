@@ -21,7 +21,7 @@ use super::provenance::{Byte, FloatOrigin, Prov};
 use super::value::{TrackedVal, float_of, ones};
 use crate::error::OracleError;
 
-/// Whether a constant is of the kind that is added to round: 1.5·2ᵏ or 2ᵏ without digits behind the
+/// Whether a constant is of the kind that is added to round: 1.5·2ᵏ or 2ᵏ without digits after the
 /// point, or with few, and perhaps a small number beside it.
 fn is_large(constant: f64, width: u8) -> bool {
     let (digits, least, beside) = if width == 4 { (23, 12, -10) } else { (52, 40, -20) };

@@ -33,7 +33,7 @@ struct RunningFork {
     task: Option<TaskId>,
     /// One of those that are over.
     over: Option<TaskId>,
-    /// The span in front of the fork, and the longest at the end of a task.
+    /// The span before the fork, and the longest at the end of a task.
     before: u64,
     longest: u64,
 }

@@ -3,7 +3,7 @@
 //!
 //! **Question.** Which entries of a Jacobian or a Hessian can be other than zero, near this point?
 //!
-//! **Answer.** The program runs on a tape whose numbers carry [`Dependent`]: one bit for each of up
+//! **Answer.** The program runs on a tape whose numbers carry [`TrackedNumber`]: one bit for each of up
 //! to 127 inputs that are marked, and one more for whatever varies, so that a factor that is zero
 //! at this point is no constant. A value has those of its operands, and a cotangent those of the
 //! slopes that it was multiplied by; so the bits of an output are a part of a row of the Jacobian's
@@ -23,7 +23,7 @@ use super::inputs::{Leaf, final_node, float_lanes, lane_nodes};
 use super::subject::{Oracle, OracleArg};
 use crate::error::{OracleError, Place};
 use crate::interp::{Domain, NodeId, to_bits};
-use crate::real::Dependent;
+use crate::real::TrackedNumber;
 use crate::tape::Tape;
 
 /// How many inputs can be marked at a time.
@@ -61,10 +61,10 @@ impl Oracle<'_> {
         seeds: &[DataValue],
     ) -> Result<Dependence, OracleError> {
         let types = self.return_types(func);
-        let mut m = self.machine(Tape::<Dependent>::new());
-        let mut leaf = |d: &mut Tape<Dependent>, x, leaf: Leaf| {
+        let mut m = self.machine(Tape::<TrackedNumber>::new());
+        let mut leaf = |d: &mut Tape<TrackedNumber>, x, leaf: Leaf| {
             let (Leaf::Lane { arg, lane: part } | Leaf::Element { buffer: arg, index: part }) = leaf;
-            d.leaf(Dependent { re: x, of: VARIES | marks.get(arg).and_then(|m| m.get(part)).copied().unwrap_or(0) })
+            d.leaf(TrackedNumber { re: x, of: VARIES | marks.get(arg).and_then(|m| m.get(part)).copied().unwrap_or(0) })
         };
         // SAFETY: promised by the caller.
         let (inputs, results) = unsafe {
@@ -72,7 +72,7 @@ impl Oracle<'_> {
             let results = m.call(func, inputs.args.clone())?;
             (inputs, results)
         };
-        let bits = |d: &Tape<Dependent>, n: Option<NodeId>| n.map_or(0, |n| d.value(n).of & !VARIES);
+        let bits = |d: &Tape<TrackedNumber>, n: Option<NodeId>| n.map_or(0, |n| d.value(n).of & !VARIES);
         let mut out = Dependence::default();
         let mut roots = Vec::new();
         for ((r, &ty), seed) in results.iter().zip(&types).zip(seeds) {
@@ -90,7 +90,7 @@ impl Oracle<'_> {
             roots.extend(node.map(|n| (n, c.shadow)));
         }
         let nonzero = roots.into_iter().filter(|(_, s)| *s != 0.0);
-        let roots: Vec<(NodeId, Dependent)> = nonzero.map(|(n, s)| (n, Dependent { re: s, of: 0 })).collect();
+        let roots: Vec<(NodeId, TrackedNumber)> = nonzero.map(|(n, s)| (n, TrackedNumber { re: s, of: 0 })).collect();
         let grad =
             m.domain.backward(&roots).map_err(|site| OracleError::Untracked { at: Place::new(self.program, site) })?;
         let of_cells = |of: &dyn Fn(usize) -> u128| -> Vec<Option<Vec<u128>>> {

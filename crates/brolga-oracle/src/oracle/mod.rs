@@ -50,8 +50,8 @@ use cranelift_codegen::ir::Type;
 use cranelift_entity::SecondaryMap;
 
 use crate::Limits;
-use crate::error::{OracleError, Place, Stray};
-use crate::interp::{Domain, Machine, NodeId, Plain, TrackedVal, to_bits};
+use crate::error::{OracleError, Place, StrayStore};
+use crate::interp::{Domain, Machine, NodeId, PlainDomain, TrackedVal, to_bits};
 use crate::real::{Dual, Real};
 use crate::tape::Tape;
 
@@ -91,7 +91,7 @@ pub struct Reverse<T> {
     /// so the program may as well return something else.
     pub nan_sign: bool,
     /// A store that keeps a time loop from being reversed by running steps again.
-    pub stray: Option<Stray>,
+    pub stray: Option<StrayStore>,
 }
 
 /// What [`gradient`] gives; it is read as the [`Reverse`] that it is made of.
@@ -149,7 +149,7 @@ impl<'p> Oracle<'p> {
         self.param_types(func, args.len())?;
         let args = args.iter().map(|a| TrackedVal::clean(to_bits(a))).collect();
         // SAFETY: promised by the caller.
-        let results = unsafe { self.machine(Plain).call(func, args)? };
+        let results = unsafe { self.machine(PlainDomain).call(func, args)? };
         Ok(data_values(&results, &self.return_types(func)))
     }
 
@@ -163,7 +163,7 @@ impl<'p> Oracle<'p> {
     pub unsafe fn work_and_span(&self, func: FuncKey, args: &[DataValue]) -> Result<(u64, u64), OracleError> {
         self.param_types(func, args.len())?;
         let args = args.iter().map(|a| TrackedVal::clean(to_bits(a))).collect();
-        let mut machine = self.machine(Plain);
+        let mut machine = self.machine(PlainDomain);
         // SAFETY: promised by the caller.
         unsafe { machine.call(func, args) }?;
         Ok((machine.n_steps(), machine.span()))
@@ -175,19 +175,19 @@ impl<'p> Oracle<'p> {
     /// # Safety
     ///
     /// As for [`Oracle::run`].
-    pub unsafe fn footprint(&self, func: FuncKey, args: &[DataValue]) -> Result<Option<Stray>, OracleError> {
+    pub unsafe fn footprint(&self, func: FuncKey, args: &[DataValue]) -> Result<Option<StrayStore>, OracleError> {
         self.param_types(func, args.len())?;
         let args = args.iter().map(|a| TrackedVal::clean(to_bits(a))).collect();
-        let mut machine = self.machine(Plain);
+        let mut machine = self.machine(PlainDomain);
         // SAFETY: promised by the caller.
         unsafe { machine.call(func, args) }?;
         Ok(self.stray(&machine))
     }
 
-    fn stray<D: Domain>(&self, machine: &Machine<'p, D>) -> Option<Stray> {
+    fn stray<D: Domain>(&self, machine: &Machine<'p, D>) -> Option<StrayStore> {
         let (store, load) = machine.stray()?;
         let [store, load] = [store, load].map(|site| Place::new(self.program, site));
-        Some(Stray { store, load })
+        Some(StrayStore { store, load })
     }
 
     /// Reverse mode: cotangents of the arguments and shadows, for one seed per result (of the

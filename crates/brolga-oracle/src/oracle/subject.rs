@@ -13,7 +13,7 @@ use brolga_ir::{DataKey, Program};
 use cranelift_codegen::data_value::DataValue;
 
 use crate::Limits;
-use crate::interp::{Custom, Domain, Machine};
+use crate::interp::{CustomFunction, Domain, Machine};
 
 /// What is differentiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub struct Oracle<'p> {
     pub(super) program: &'p Program,
     pub(super) limits: Limits,
     pub(super) data: Vec<(DataKey, usize)>,
-    pub(super) externs: Vec<(String, Custom)>,
+    pub(super) externs: Vec<(String, CustomFunction)>,
     pub(super) extra: Vec<(BufferRef, Option<Vec<f64>>)>,
 }
 
@@ -135,7 +135,7 @@ impl<'p> Oracle<'p> {
     }
 
     /// Implement an imported function.
-    pub fn external(mut self, symbol: &str, f: Custom) -> Self {
+    pub fn external(mut self, symbol: &str, f: CustomFunction) -> Self {
         self.externs.push((symbol.to_owned(), f));
         self
     }

@@ -53,15 +53,15 @@ pub(crate) fn close(a: f64, b: f64, tol: f64) -> bool {
 }
 
 /// A program as machine code.
-pub(crate) struct Native {
+pub(crate) struct NativeFunction {
     module: Option<JITModule>,
     trampolines: Vec<Option<FuncId>>,
 }
 
-impl Native {
+impl NativeFunction {
     /// Compile all functions, each with a trampoline `(args: *const u128, results: *mut u128)`.
     /// `Err` if this machine cannot compile some instruction.
-    pub(crate) fn compile(p: &Program) -> Result<Native, String> {
+    pub(crate) fn compile(p: &Program) -> Result<NativeFunction, String> {
         let mut flags = settings::builder();
         for (k, v) in [
             ("opt_level", "none"),
@@ -104,7 +104,7 @@ impl Native {
             trampolines.push(Some(trampoline(&mut module, ids[k.as_u32() as usize], &f.signature)));
         }
         module.finalize_definitions().map_err(|e| e.to_string())?;
-        Ok(Native { module: Some(module), trampolines })
+        Ok(NativeFunction { module: Some(module), trampolines })
     }
 
     /// Call a function.
@@ -122,7 +122,7 @@ impl Native {
     }
 }
 
-impl Drop for Native {
+impl Drop for NativeFunction {
     fn drop(&mut self) {
         if let Some(m) = self.module.take() {
             unsafe { m.free_memory() };

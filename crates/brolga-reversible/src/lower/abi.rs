@@ -10,7 +10,7 @@
 //! | `%f` | for callers: parameters as they are written; a pair that is undone with cotangents |
 //! | `%f__inverse` | the same of the inverse |
 //! | `%f__do`, `%f__undo` | the pair: states, then what is read |
-//! | `%f__adjoint`, `%f__inverse__adjoint` | what undoes each with cotangents: shadows behind |
+//! | `%f__adjoint`, `%f__inverse__adjoint` | what undoes each with cotangents: shadows after |
 //! | `%f__steps`, `%f__back`, and so on | the statements |
 //! | `%f__fails` | traps as a check of the function's statements does that has this number |
 //!

@@ -21,7 +21,7 @@
 //! through a stack slot.
 //!
 //! **Errors.** A check that fails at run time goes to one cold block, which returns the number of
-//! the check; behind a call the callee's is handed on. What has been allocated is released first.
+//! the check; after a call the callee's is handed on. What has been allocated is released first.
 //! What is checked depends on the [`CheckMode`] of the region. An expression without a derivative
 //! is an error of lowering.
 //!
@@ -36,7 +36,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Type as Clif, Value
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{Form, call_symbol, flags_of, is_word, order, signature, slot, taken, widened};
-use super::context::{Lowered, Lowering, empty};
+use super::context::{ClifFunction, Lowering, empty};
 use super::expr::{Leaf, MOST_FIXED, Maker, UNITS, parts_of, to_fixed};
 use super::state::{Home, PlaceStorage, StmtLowering, cotangents};
 use crate::ast::{
@@ -48,7 +48,7 @@ use crate::layout::Scalar;
 use crate::types::{NameRole, NameScope, Overlap, overlap};
 
 /// A form of a function.
-pub(super) fn lowered<'f>(cx: &'f Lowering<'f>, f: &'f Function, form: Form) -> Result<Lowered, Vec<RevError>> {
+pub(super) fn lowered<'f>(cx: &'f Lowering<'f>, f: &'f Function, form: Form) -> Result<ClifFunction, Vec<RevError>> {
     let symbol = form.symbol(&f.name);
     let fallible = cx.fallible.contains(&f.name);
     let mut func = empty(&symbol, steps_signature(cx, f, form));
@@ -102,7 +102,7 @@ pub(super) fn lowered<'f>(cx: &'f Lowering<'f>, f: &'f Function, form: Form) -> 
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
     if errors.is_empty() {
-        Ok(Lowered { symbol, func, line: f.at.line, called: Some(form.called(&f.name)) })
+        Ok(ClifFunction { symbol, func, line: f.at.line, called: Some(form.called(&f.name)) })
     } else {
         Err(errors)
     }
@@ -239,7 +239,7 @@ impl<'f> StmtLowering<'_, 'f> {
         }
     }
 
-    /// Statements, one behind the other.
+    /// Statements, one after the other.
     pub(super) fn block(&mut self, body: &[Stmt]) {
         for (i, stmt) in body.iter().enumerate() {
             self.b.set_srcloc(ir::SourceLoc::new(stmt.at.line));
@@ -458,7 +458,7 @@ impl<'f> StmtLowering<'_, 'f> {
             let (c, d) = turned(self, c, d);
             self.set_cotangent(&x, &[c]);
             self.set_cotangent(&y, &[d]);
-            // The same before and behind, so it may be taken here. What rotates back undoes a
+            // The same before and after, so it may be taken here. What rotates back undoes a
             // rotation.
             let (pd, qc) = (self.b.ins().fmul(p, d), self.b.ins().fmul(q, c));
             let seed = if back { self.b.ins().fsub(pd, qc) } else { self.b.ins().fsub(qc, pd) };

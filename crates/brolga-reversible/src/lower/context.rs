@@ -5,7 +5,7 @@
 //! **Answer.** A [`Lowering`] has the file with its layouts, which functions return a number (of a
 //! check that has failed), whether there are roots, the list of checks ([`CheckSite`], which have
 //! their numbers by it), and the gradients of expressions that have been derived ([`Gradients`]),
-//! so that equal expressions are derived once. A [`Lowered`] is what comes out: a function in CLIF
+//! so that equal expressions are derived once. A [`ClifFunction`] is what comes out: a function in CLIF
 //! with its symbol and line.
 //!
 //! **Invariant.** Checks of one function, line and fault have one number, from 1.
@@ -27,7 +27,7 @@ use crate::layout::Layouts;
 
 /// A function in CLIF. Each instruction has the line that it is of as its source location.
 #[derive(Clone, Debug)]
-pub struct Lowered {
+pub struct ClifFunction {
     /// Its symbol.
     pub symbol: String,
     /// The function.
@@ -82,7 +82,7 @@ impl Lowering<'_> {
 pub(super) struct Gradients {
     pub known: HashMap<String, ExprGradient>,
     /// Those that are called, and what they call.
-    pub functions: Vec<Lowered>,
+    pub functions: Vec<ClifFunction>,
 }
 
 /// A gradient.

@@ -23,7 +23,7 @@ use super::abi::{
     Form, allocate, call_symbol, clear, flags_of, import, is_word, narrowed, order, passed, release, signature, slot,
 };
 use super::body::steps_signature;
-use super::context::{Lowered, Lowering, empty};
+use super::context::{ClifFunction, Lowering, empty};
 use super::expr::parts_of;
 use crate::ast::{FnParam, Function, Len, Type};
 use crate::layout::Scalar;
@@ -140,7 +140,7 @@ fn inner_count(b: &mut FunctionBuilder<'_>, ty: &Type) -> Option<Value> {
 }
 
 /// `%f__do` and the like: statements that leave the states as they were if a check fails.
-pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
+pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> ClifFunction {
     let symbol = form.guarded(&f.name);
     let n = f.params.len();
     let words = vec![types::I64; if form.cotangents { 2 * n } else { n }];
@@ -198,7 +198,7 @@ pub(super) fn guarded(cx: &Lowering<'_>, f: &Function, form: Form) -> Lowered {
     b.ins().return_(&[]);
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
-    Lowered { symbol, func, line: f.at.line, called: Some(form.called(&f.name)) }
+    ClifFunction { symbol, func, line: f.at.line, called: Some(form.called(&f.name)) }
 }
 
 /// Trap if a place that is changed is given by two names.
@@ -236,7 +236,7 @@ fn fails(cx: &Lowering<'_>, b: &mut FunctionBuilder<'_>, status: Value) {
 }
 
 /// `%f__fails`: the trap of each check of a function, by its number. Of other numbers it returns.
-pub(super) fn traps(cx: &Lowering<'_>, f: &Function) -> Lowered {
+pub(super) fn traps(cx: &Lowering<'_>, f: &Function) -> ClifFunction {
     let symbol = traps_of(&f.name);
     let mut func = empty(&symbol, signature(&[types::I32], &[]));
     let mut fcx = FunctionBuilderContext::new();
@@ -253,7 +253,7 @@ pub(super) fn traps(cx: &Lowering<'_>, f: &Function) -> Lowered {
     b.ins().return_(&[]);
     b.seal_all_blocks();
     b.finalize(cx.isa.frontend_config());
-    Lowered { symbol, func, line: f.at.line, called: Some(f.name.clone()) }
+    ClifFunction { symbol, func, line: f.at.line, called: Some(f.name.clone()) }
 }
 
 /// A shadow that is there, or one of zeros; and what is to be freed.
@@ -285,7 +285,7 @@ fn shadow(
 }
 
 /// `%f` and `%f__inverse`.
-pub(super) fn caller(cx: &Lowering<'_>, f: &Function, back: bool) -> Lowered {
+pub(super) fn caller(cx: &Lowering<'_>, f: &Function, back: bool) -> ClifFunction {
     let symbol = if back { format!("{}__inverse", f.name) } else { f.name.clone() };
     let n = f.params.len();
     let mut func = empty(&symbol, signature(&vec![types::I64; n], &[]));
@@ -320,5 +320,5 @@ pub(super) fn caller(cx: &Lowering<'_>, f: &Function, back: bool) -> Lowered {
     b.ins().return_(&[]);
     b.finalize(cx.isa.frontend_config());
     let called = back.then(|| Form { back, cotangents: false }.called(&f.name));
-    Lowered { symbol, func, line: f.at.line, called }
+    ClifFunction { symbol, func, line: f.at.line, called }
 }

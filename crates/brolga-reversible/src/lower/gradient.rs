@@ -18,7 +18,7 @@ use cranelift_codegen::ir::{self, InstBuilder, MemFlagsData, Opcode, Value};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use super::abi::{import, signature};
-use super::context::{ExprGradient, Lowered, empty};
+use super::context::{ClifFunction, ExprGradient, empty};
 use super::expr::{Leaf, Maker, parts_of};
 use super::state::{StmtLowering, cotangents};
 use crate::ast::{Expr, ExprKind};
@@ -118,11 +118,11 @@ fn derived(body: &StmtLowering<'_, '_>, e: &Expr, ty: Scalar, leaves: &[Leaf]) -
     let line = e.at.line;
     let called = || Some(format!("the gradient of an expression of {}", body.name));
     for f in functions {
-        all.functions.push(Lowered { symbol: f.symbol, func: f.func, line, called: called() });
+        all.functions.push(ClifFunction { symbol: f.symbol, func: f.func, line, called: called() });
     }
     if straight(&func).is_none() {
         let symbol = brolga_ir::program::symbol_of_func(&func.name);
-        all.functions.push(Lowered { symbol, func: func.clone(), line, called: called() });
+        all.functions.push(ClifFunction { symbol, func: func.clone(), line, called: called() });
     }
     let derived = ExprGradient { func, signature };
     all.known.insert(key, derived.clone());
@@ -158,13 +158,13 @@ fn as_function(
     b.seal_block(block);
     let given = b.block_params(block).to_vec();
     let mut rest = &given[..];
-    let mut own = Vec::new();
+    let mut local_leaves = Vec::new();
     for l in leaves {
         let (parts, others) = rest.split_at(parts_of(l.ty).len());
-        own.push(Leaf { parts: parts.to_vec(), ..l.clone() });
+        local_leaves.push(Leaf { parts: parts.to_vec(), ..l.clone() });
         rest = others;
     }
-    let mut maker = Maker { b: &mut b, scope: &body.scope, leaves: &own, undefined: None };
+    let mut maker = Maker { b: &mut b, scope: &body.scope, leaves: &local_leaves, undefined: None };
     let results = maker.for_place(e, ty);
     b.ins().return_(&results);
     b.finalize(body.cx.isa.frontend_config());

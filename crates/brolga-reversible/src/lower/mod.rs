@@ -32,7 +32,7 @@ mod uncompute;
 
 use std::collections::{HashMap, HashSet};
 
-pub use context::Lowered;
+pub use context::ClifFunction;
 
 use crate::ast::{CheckMode, File, Stmt, StmtKind};
 use crate::error::RevError;
@@ -44,7 +44,7 @@ use context::{Lowering, host_isa};
 const ROOTS: [&str; 4] = ["sqrt", "pow", "asin", "acos"];
 
 /// All functions of a checked file.
-pub(crate) fn lower(file: &File, layouts: &Layouts) -> Result<Vec<Lowered>, Vec<RevError>> {
+pub(crate) fn lower(file: &File, layouts: &Layouts) -> Result<Vec<ClifFunction>, Vec<RevError>> {
     let fallible = fallible(file);
     let isa = host_isa();
     let (sites, gradients) = Default::default();
@@ -68,7 +68,7 @@ pub(crate) fn lower(file: &File, layouts: &Layouts) -> Result<Vec<Lowered>, Vec<
     }
     out.extend(cx.gradients.into_inner().functions);
     // Callers come first, in the order of the text.
-    let rank = |l: &Lowered| if l.symbol.contains("__") { 1 } else { 0 };
+    let rank = |l: &ClifFunction| if l.symbol.contains("__") { 1 } else { 0 };
     out.sort_by_key(rank);
     Ok(out)
 }

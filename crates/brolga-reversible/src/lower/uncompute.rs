@@ -4,8 +4,8 @@
 //! **Answer.** All but two things:
 //!
 //! - The cotangents of places that begin here are zero, so A hands on nothing where it changes only
-//!   such: it runs without cotangents, as does what it calls. A⁻¹, behind B, has all of them.
-//! - What A⁻¹ gives back is not read where the places end behind it, nothing is checked, and no
+//!   such: it runs without cotangents, as does what it calls. A⁻¹, after B, has all of them.
+//! - What A⁻¹ gives back is not read where the places end after it, nothing is checked, and no
 //!   cotangents are carried.
 //!
 //! ```text
@@ -121,7 +121,7 @@ impl StmtLowering<'_, '_> {
         }
     }
 
-    /// What a statement names may have a cotangent behind it.
+    /// What a statement names may have a cotangent after it.
     pub(super) fn used(&mut self, stmt: &Stmt) {
         if self.fresh.is_empty() {
             return;
@@ -133,7 +133,7 @@ impl StmtLowering<'_, '_> {
         });
     }
 
-    /// `compute { A } copy { B }`, and what comes behind it in its block.
+    /// `compute { A } copy { B }`, and what comes after it in its block.
     pub(super) fn compute(&mut self, stmt: &Stmt, behind: &[Stmt]) {
         let StmtKind::Compute { compute, copy } = &stmt.kind else { unreachable!("it is one") };
         let named = self.named(compute);

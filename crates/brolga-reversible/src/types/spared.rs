@@ -1,4 +1,4 @@
-//! What `copy` leaves as it is, so that `compute` can be undone behind it.
+//! What `copy` leaves as it is, so that `compute` can be undone after it.
 //!
 //! **Question.** May a statement between change what has been read?
 //! **Answer.** Not if no other one there undoes the change: `x += e` and `x -= e`, `inc` and `dec`,

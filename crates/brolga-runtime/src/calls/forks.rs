@@ -18,7 +18,7 @@
 //! numbers.
 //!
 //! **Safety.** Generated code passes its own segment, and a description of code that takes what
-//! stands behind it.
+//! stands after it.
 //!
 //! **Cost.** A call for each; `brolga_pending` looks for the owner of a shadow.
 
@@ -30,7 +30,7 @@ use crate::segment::Segment;
 /// have run, 2 if the tape is full, and 3 if there is no memory for pending sums.
 ///
 /// # Safety
-/// `seg` is a valid segment that no other thread uses; `call`, with the words behind it, describes
+/// `seg` is a valid segment that no other thread uses; `call`, with the words after it, describes
 /// generated code that takes them. The caller is generated code that a guarded call has entered.
 pub unsafe extern "C" fn brolga_fork(seg: *mut Segment, call: *const ForkCall, n: u64) -> u64 {
     // SAFETY: our contract.
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn brolga_pending_within(
     unsafe { (*seg).pending_within(p as usize, delta as usize, touched) }
 }
 
-/// From the lowest byte to behind the highest; none if there is no such address.
+/// From the lowest byte to after the highest; none if there is no such address.
 fn extent(first: i128, bytes: i128, loops: [(i64, i64); 3]) -> Option<Extent> {
     if loops.iter().any(|l| l.1 <= 0) {
         return Some(0..0);

@@ -6,7 +6,7 @@
 //!
 //! **Answer.** [`brolga_inverse`] is called at each, with a code of the point ([`code`]) and the
 //! parts of the state: where a call begins and ends, where it has been undone at once to be
-//! compared, and in the pullback before the inverse, before the gradient, and behind it.
+//! compared, and in the pullback before the inverse, before the gradient, and after it.
 //!
 //! **Errors.** A fault is kept in the segment, and the call returns zero.
 //!

@@ -3,9 +3,9 @@
 //! - [`symbols`]: all of them, and C's functions.
 //! - [`moved_pointers`]: pointers among what is copied.
 //! - [`memory`], `heap`: moves and fills of shadows, C's block routines, `malloc` and its family.
-//! - `pieces`, `poison`, `numbers`: cotangents of fragments of floats, and of bits that are not
+//! - `pieces`, `poison`, `numbers`: cotangents of pieces of floats, and of bits that are not
 //!   known.
-//! - [`tangents`], [`steps`]: fragments in forward mode; slopes of ulp arithmetic.
+//! - [`tangents`], [`steps`]: pieces in forward mode; slopes of ulp arithmetic.
 //! - `loops`, [`inverses`], [`forks`]: time loops, inverse pairs, tasks.
 //! - [`gamma`], `through`: derivatives of `lgamma`; C's functions that take pointers.
 //! - [`debug`]: what a debug run checks.

@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn pointers_are_copied_and_taken_out_again() {
-        // Primals in the first half, shadows behind: a pointer, a double, a pointer.
+        // Primals in the first half, shadows after: a pointer, a double, a pointer.
         let mut from = [1u64, 2, 3, 0x7000_0000_1000, 2.5f64.to_bits(), 0x7000_0000_2000];
         let mut to = [0u64; 6];
         let (d, s) = (to.as_mut_ptr().cast::<u8>(), from.as_mut_ptr().cast::<u8>());

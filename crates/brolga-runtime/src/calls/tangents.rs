@@ -1,13 +1,13 @@
-//! Helpers for fragments in forward mode: what generated code calls where floats move in pieces
-//! ([`crate::pieces::fragments`]).
+//! Helpers for pieces in forward mode: what generated code calls where floats move in pieces
+//! ([`crate::pieces::tangents`]).
 //!
 //! **Question.** A float is moved in parts, with its tangent beside it, bit by bit. Is what is put
 //! together at the end the tangent of a float?
 //!
-//! **Answer.** A *fragment* has the same part of the tangent's bits as of the primal's. Which
-//! tangent belongs to which float is noted where a fragment is loaded ([`brolga_tangent_note`],
+//! **Answer.** A *piece* has the same part of the tangent's bits as of the primal's. Which
+//! tangent belongs to which float is noted where a piece is loaded ([`brolga_tangent_note`],
 //! [`brolga_tangent_note_word`]) and looked up where one is made whole ([`brolga_tangent_whole`],
-//! [`brolga_tangent_digits`]). Shadow memory to which fragments were stored is *dirty*
+//! [`brolga_tangent_digits`]). Shadow memory to which pieces were stored is *dirty*
 //! ([`brolga_tangent_mark`]), and copies and fills of memory take that along. Before floats are
 //! loaded from dirty memory it is settled ([`brolga_tangent_settle`]): a tangent that is known is
 //! put there, another one becomes poison. `Segment::end_tangent` does so for what is dirty when the
@@ -23,7 +23,7 @@
 //! Where all is zero, and where there is no shadow, one test.
 
 use crate::pieces::WindowContents;
-use crate::pieces::fragments::{HALF, POISON, WINDOW, halves, windows, word};
+use crate::pieces::tangents::{HALF, POISON, WINDOW, halves, windows, word};
 use crate::segment::Segment;
 
 impl Segment {
@@ -34,23 +34,23 @@ impl Segment {
     /// The memory that was passed to the run, primal and shadow, is still valid where the caller
     /// knows what lies there.
     pub unsafe fn end_tangent(&mut self, at: &dyn Fn(usize) -> WindowContents) {
-        let mut dirty: Vec<(usize, usize)> = self.fragments.dirty.drain().collect();
+        let mut dirty: Vec<(usize, usize)> = self.tangent_pieces.dirty.drain().collect();
         dirty.sort_unstable();
         self.waiting = 0;
         for (half, delta) in dirty {
             let window = half & !(WINDOW - 1);
             match at(window) {
                 // SAFETY: our contract.
-                WindowContents::Floats(WINDOW) => unsafe { self.fragments.settle(window, delta, WINDOW) },
+                WindowContents::Floats(WINDOW) => unsafe { self.tangent_pieces.settle(window, delta, WINDOW) },
                 // SAFETY: the same.
-                WindowContents::Floats(_) => unsafe { self.fragments.settle(half, delta, HALF) },
+                WindowContents::Floats(_) => unsafe { self.tangent_pieces.settle(half, delta, HALF) },
                 WindowContents::Unknown | WindowContents::Nothing | WindowContents::Constants => {}
             }
         }
     }
 }
 
-/// `n` bytes at `p` have been loaded as a fragment of what lies there.
+/// `n` bytes at `p` have been loaded as a piece of what lies there.
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses; primal and shadow are valid for the bytes
@@ -70,21 +70,21 @@ pub unsafe extern "C" fn brolga_tangent_note(seg: *mut Segment, p: u64, delta: u
             let at = at.wrapping_add_signed(from);
             // SAFETY: our contract; what lies across is inside of an instance's memory.
             let (primal, tangent) = unsafe { (word(at.wrapping_sub(delta)), word(at)) };
-            // What was put together of fragments was noted where they come from, if it is a float.
-            let float = [at, at + HALF].map(|half| !seg.fragments.dirty.contains_key(&half));
-            seg.fragments.note_parts(primal, tangent, float);
+            // What was put together of pieces was noted where they come from, if it is a float.
+            let float = [at, at + HALF].map(|half| !seg.tangent_pieces.dirty.contains_key(&half));
+            seg.tangent_pieces.note_parts(primal, tangent, float);
         }
     }
 }
 
-/// A word of bits of floats becomes a fragment.
+/// A word of bits of floats becomes a piece.
 ///
 /// # Safety
 /// `seg` is a valid segment that no other thread uses.
 pub unsafe extern "C" fn brolga_tangent_note_word(seg: *mut Segment, primal: u64, tangent: u64) {
     if tangent != 0 {
         // SAFETY: our contract.
-        unsafe { &mut *seg }.fragments.note_word(primal, tangent);
+        unsafe { &mut *seg }.tangent_pieces.note_word(primal, tangent);
     }
 }
 
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn brolga_tangent_whole(seg: *mut Segment, primal: u64, ta
         return 0;
     }
     // SAFETY: our contract.
-    let known = &unsafe { &*seg }.fragments;
+    let known = &unsafe { &*seg }.tangent_pieces;
     if of == 8 {
         return known.known_tangent(8, primal, tangent);
     }
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn brolga_tangent_digits(seg: *mut Segment, primal: u64, t
 /// As for [`brolga_tangent_note`].
 pub unsafe extern "C" fn brolga_tangent_digits_at(seg: *mut Segment, p: u64, delta: u64, of: u64) -> u64 {
     // SAFETY: our contract.
-    let known = &unsafe { &*seg }.fragments;
+    let known = &unsafe { &*seg }.tangent_pieces;
     let (float, size) = (p.wrapping_add(delta) as usize, of as usize);
     if known.dirty_floats(float, size, size).next().is_none() {
         return left_out(size, 0, 0);
@@ -153,7 +153,7 @@ fn poison_or(full: u64, poison: u64, other: impl Fn() -> u64) -> u64 {
     if full == poison { poison } else { other() }
 }
 
-/// A fragment, or a number without a tangent, has been stored to `n` bytes at `p`.
+/// A piece, or a number without a tangent, has been stored to `n` bytes at `p`.
 ///
 /// # Safety
 /// As for [`brolga_tangent_note`].
@@ -171,9 +171,9 @@ pub unsafe extern "C" fn brolga_tangent_mark(seg: *mut Segment, p: u64, delta: u
         let some = (around..end).step_by(HALF).any(|at| unsafe { (at as *const u32).read_unaligned() } != 0);
         // Where all is zero there is nothing to be told apart.
         if some {
-            seg.fragments.dirty.insert(half, delta as usize);
+            seg.tangent_pieces.dirty.insert(half, delta as usize);
         } else {
-            seg.fragments.dirty.remove(&half);
+            seg.tangent_pieces.dirty.remove(&half);
         }
     }
     seg.note_waiting();
@@ -194,9 +194,9 @@ pub unsafe extern "C" fn brolga_tangent_settle(seg: *mut Segment, p: u64, delta:
     }
     // SAFETY: our contract.
     let seg = unsafe { &mut *seg };
-    for float in seg.fragments.dirty_floats(p.wrapping_add(delta) as usize, n as usize, of as usize) {
+    for float in seg.tangent_pieces.dirty_floats(p.wrapping_add(delta) as usize, n as usize, of as usize) {
         // SAFETY: our contract.
-        unsafe { seg.fragments.settle(float, delta as usize, of as usize) };
+        unsafe { seg.tangent_pieces.settle(float, delta as usize, of as usize) };
     }
 }
 
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn brolga_tangent_clean(seg: *mut Segment, p: u64, delta: 
     let (at, n) = (p.wrapping_add(delta) as usize, n as usize);
     let inside = |half: &usize| *half >= at && *half + HALF <= at + n;
     for half in halves(at, n).filter(inside) {
-        seg.fragments.dirty.remove(&half);
+        seg.tangent_pieces.dirty.remove(&half);
     }
     seg.note_waiting();
 }
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn brolga_tangent_unsettled(seg: *mut Segment, p: u64, del
         return 0;
     }
     // SAFETY: our contract.
-    let known = &unsafe { &*seg }.fragments;
+    let known = &unsafe { &*seg }.tangent_pieces;
     let mut floats = known.dirty_floats(p.wrapping_add(delta) as usize, n as usize, of as usize);
     // SAFETY: our contract.
     u64::from(floats.any(|float| unsafe { !known.is_settled(float, delta as usize, of as usize) }))
@@ -275,15 +275,15 @@ pub unsafe extern "C" fn brolga_tangent_copied(
     let mut dirty = Vec::new();
     for half in halves(to, n) {
         let there = half.wrapping_sub(to).wrapping_add(from);
-        let is_dirty = src_delta != 0 && halves(there, HALF).any(|h| seg.fragments.dirty.contains_key(&h));
+        let is_dirty = src_delta != 0 && halves(there, HALF).any(|h| seg.tangent_pieces.dirty.contains_key(&h));
         let partly = half < to || half + HALF > to + n;
-        dirty.push((half, is_dirty || partly && seg.fragments.dirty.contains_key(&half)));
+        dirty.push((half, is_dirty || partly && seg.tangent_pieces.dirty.contains_key(&half)));
     }
     for (half, is_dirty) in dirty {
         if is_dirty {
-            seg.fragments.dirty.insert(half, dst_delta as usize);
+            seg.tangent_pieces.dirty.insert(half, dst_delta as usize);
         } else {
-            seg.fragments.dirty.remove(&half);
+            seg.tangent_pieces.dirty.remove(&half);
         }
     }
     seg.note_waiting();
@@ -320,7 +320,7 @@ pub unsafe extern "C" fn brolga_tangent_zeroed(seg: *mut Segment, at: u64, delta
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pieces::fragments::POISON;
+    use crate::pieces::tangents::POISON;
 
     /// A double and its tangent, and room for a copy of both.
     struct Memory {

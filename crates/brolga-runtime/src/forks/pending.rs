@@ -401,7 +401,7 @@ impl FloatSize {
         }
     }
 
-    /// Add floats at one place to those at another, and leave zeros there. Bytes behind the last
+    /// Add floats at one place to those at another, and leave zeros there. Bytes after the last
     /// one are a part of one that is cleared as a whole or in parts: they go as they are.
     ///
     /// # Safety

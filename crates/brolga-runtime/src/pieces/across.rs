@@ -1,10 +1,10 @@
-//! Doubles that lie across two windows, at 4 modulo 8: in packed records, behind a header of four
+//! Doubles that lie across two windows, at 4 modulo 8: in packed records, after a header of four
 //! bytes.
 //!
 //! **Problem.** Each half of such a double is in another window, so it is in another record, and a
 //! record alone does not say that two halves stood in one cotangent.
 //!
-//! **Answer.** A record also has what stood in the windows before and behind its own when it was
+//! **Answer.** A record also has what stood in the windows before and after its own when it was
 //! noted, with what had been taken from there before. The upper half of a window and the lower half
 //! of the next are one double's if each had the other beside it. A lower half of zeros need not
 //! come: it may have no record, and a number without its last digits is that number. So may one

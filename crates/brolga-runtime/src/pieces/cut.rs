@@ -164,7 +164,7 @@ impl Pieces {
     }
 }
 
-/// The floats of `size` bytes that lie in some bytes, from the first of them to behind the last.
+/// The floats of `size` bytes that lie in some bytes, from the first of them to after the last.
 pub(crate) fn complete_floats(at: usize, end: usize, size: usize) -> (usize, usize) {
     let first = at.next_multiple_of(size).min(end);
     (first, (end - end % size).max(first))

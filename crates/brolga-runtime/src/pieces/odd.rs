@@ -4,7 +4,7 @@
 //! halves.
 //!
 //! **Answer.** Eight bytes that are moved there by a function that knows of no other floats are
-//! taken for one double, as a whole. They may as well be halves of two, of a record behind a number
+//! taken for one double, as a whole. They may as well be halves of two, of a record after a number
 //! of four bytes. As long as they are merely moved, and come to where there are zeros, that makes
 //! no difference: they arrive as they were. A sum of two such words is right if they are doubles,
 //! and no number at all if they are halves. So each word that came to its place is noted, with

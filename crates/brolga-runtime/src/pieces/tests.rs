@@ -70,7 +70,7 @@ fn reverse(moves: &[Move], shadow: &mut [f64; WINDOWS], of: u64, typed: u64) -> 
 #[repr(align(128))]
 struct Around([u8; 128]);
 
-/// The same where they begin so many bytes behind a multiple of eight, in the middle of a page, and
+/// The same where they begin so many bytes after a multiple of eight, in the middle of a page, and
 /// where it is said that they may.
 fn reverse_at(
     (first, across): (usize, bool),
@@ -208,7 +208,7 @@ fn numbers_are_tickets_and_tickets_numbers() {
         let ticket = brolga_bytes_of_double(seg, 0.1);
         brolga_singles_of_bytes(seg, ticket);
         assert!((*seg).end_pullback(&|_| WindowContents::Unknown, &|_| false).is_err());
-        // The shadow lies eight bytes behind the place, and nothing is added there.
+        // The shadow lies eight bytes after the place, and nothing is added there.
         let mut place = [0_u64; 2];
         let at = place.as_mut_ptr() as u64;
         let ticket = brolga_bytes_of_double(seg, 0.1);
@@ -253,7 +253,7 @@ fn digits_that_are_given_up_are_not_missed() {
         let ticket = brolga_drop_digits(seg, ticket, 0xf, 0);
         assert_eq!(brolga_singles_of_bytes(seg, ticket), u64::from(0.7_f32.to_bits()) << 32);
         assert!(ends(WindowContents::Unknown));
-        // Added where nothing says what is there they wait for who knows.
+        // Added where nothing says what is there, they wait for an access that does.
         for (known, wanted) in [
             (WindowContents::Unknown, None),
             (WindowContents::Floats(8), Some(pair)),

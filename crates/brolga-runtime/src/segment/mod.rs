@@ -26,7 +26,7 @@
 //!  32  captures   derived pairs by primal address
 //!  40  peak       highest position of what functions of both halves have recorded and given back
 //!  48  waiting    at how many places cotangents wait that have come in pieces
-//!  56  pending    of a task that runs back: whether there may be pending sums that it reads
+//!  56  pending_sums  of a task that runs back: whether there may be pending sums that it reads
 //! 192  sink and zeros once more, 1024 bytes each, for batches of derivatives
 //! 2240  asked    whether a number was made of an integer that had been computed and stored
 //! 2248  executed of a debug run: how many instructions
@@ -51,8 +51,8 @@ use memmap2::{MmapMut, MmapOptions};
 use crate::captures::{CaptureTable, Captures};
 use crate::forks::{Executor, Forks, Strand};
 use crate::pieces::cut::tears;
-use crate::pieces::fragments::Fragments;
 use crate::pieces::poison::Poison;
+use crate::pieces::tangents::TangentPieces;
 use crate::pieces::{HALF, Pieces, StrayPieces, WINDOW, WindowContents};
 use crate::shadows::blocks::Blocks;
 use crate::shadows::declared::{DeclaredPointer, KnownFloats, SharedInstance};
@@ -79,7 +79,7 @@ const WIDE: usize = 16 * 64;
 
 /// As many: aligned as a line is.
 #[repr(C, align(64))]
-struct Wide([u8; WIDE]);
+struct WideLine([u8; WIDE]);
 
 /// A cache line: aligned so that generated code may use any vector access on it.
 #[repr(C, align(64))]
@@ -106,11 +106,11 @@ pub struct Segment {
     captures: *const Captures,
     pub(crate) peak: *mut u8,
     pub(crate) waiting: u64,
-    pub(crate) sums: u64,
+    pub(crate) pending_sums: u64,
     sink: Line,
     zeros: Line,
-    wide_sink: Wide,
-    wide_zeros: Wide,
+    wide_sink: WideLine,
+    wide_zeros: WideLine,
     pub(crate) asked: u64,
     pub(crate) executed: u64,
     mapping: MmapMut,
@@ -124,8 +124,8 @@ pub struct Segment {
     pub(crate) pieces: Pieces,
     /// Cotangents that are not known.
     pub(crate) poison: Poison,
-    /// Fragments of floats in forward mode.
-    pub(crate) fragments: Fragments,
+    /// Pieces of floats in forward mode.
+    pub(crate) tangent_pieces: TangentPieces,
     /// Time loops of the run.
     pub(crate) loops: Loops,
     /// Calls of the run that inverses undo.
@@ -162,11 +162,11 @@ impl Segment {
             captures: std::ptr::null(),
             peak: base,
             waiting: 0,
-            sums: 0,
+            pending_sums: 0,
             sink: Line([0; 64]),
             zeros: Line([0; 64]),
-            wide_sink: Wide([0; WIDE]),
-            wide_zeros: Wide([0; WIDE]),
+            wide_sink: WideLine([0; WIDE]),
+            wide_zeros: WideLine([0; WIDE]),
             asked: 0,
             executed: 0,
             mapping,
@@ -175,7 +175,7 @@ impl Segment {
             blocks: Blocks::default(),
             pieces: Pieces::default(),
             poison: Poison::default(),
-            fragments: Fragments::default(),
+            tangent_pieces: TangentPieces::default(),
             loops: Loops::default(),
             inverses: Inverses::default(),
             forks: Forks::default(),
@@ -357,7 +357,7 @@ impl Segment {
         self.asked = 0;
         self.pieces.clear();
         self.poison.clear();
-        self.fragments.clear();
+        self.tangent_pieces.clear();
     }
 
     /// Bytes that the pullback has not popped yet: zero after a complete pullback.
@@ -430,7 +430,7 @@ pub(crate) fn reserve(capacity: usize) -> Result<(MmapMut, std::ops::Range<usize
     }
 }
 
-/// Bytes behind a tape that cannot be accessed: a page. No field of a record is longer, and none is
+/// Bytes after a tape that cannot be accessed: a page. No field of a record is longer, and none is
 /// written before those that lie below it.
 #[cfg(target_os = "linux")]
 fn fence_bytes() -> usize {
@@ -502,7 +502,7 @@ impl Segment {
     /// Say at how many places something waits: cotangents that have come in pieces, or, in forward
     /// mode, memory whose tangents are not known. Either mode asks before it clears.
     pub(crate) fn note_waiting(&mut self) {
-        self.waiting = self.pieces.places() + self.fragments.dirty.len() as u64;
+        self.waiting = self.pieces.places() + self.tangent_pieces.dirty.len() as u64;
     }
 
     /// Doubles may lie at 4 modulo 8 in this run: where eight bytes are moved at a multiple of
@@ -566,7 +566,7 @@ mod tests {
             (offset_of!(Segment, captures), offset::CAPTURES),
             (offset_of!(Segment, peak), offset::PEAK),
             (offset_of!(Segment, waiting), offset::WAITING),
-            (offset_of!(Segment, sums), offset::PENDING),
+            (offset_of!(Segment, pending_sums), offset::PENDING_SUMS),
             (offset_of!(Segment, sink), offset::SINK),
             (offset_of!(Segment, zeros), offset::ZEROS),
             (offset_of!(Segment, wide_sink), offset::WIDE_SINK),

@@ -28,7 +28,7 @@ impl Segment {
     /// Run the forward passes of a fork's tasks.
     ///
     /// # Safety
-    /// `call` and the words behind it are valid, its functions are such, and this is called by
+    /// `call` and the words after it are valid, its functions are such, and this is called by
     /// generated code that has been entered by a guarded call.
     pub(crate) unsafe fn fork(&mut self, call: *const ForkCall, n: usize) -> ForkEnd {
         // SAFETY: our contract.
@@ -98,7 +98,7 @@ impl Segment {
         }
     }
 
-    /// Run the pullbacks of the tasks of the fork whose record the cursor is behind.
+    /// Run the pullbacks of the tasks of the fork whose record the cursor is after.
     ///
     /// # Safety
     /// As for [`Self::fork`], which has left the record.
@@ -288,7 +288,7 @@ impl Segment {
         { declared }.find(|r| r.contains(&shadow))
     }
 
-    /// Tasks one after the other, on this segment. Forward, all run, also behind one that traps.
+    /// Tasks one after the other, on this segment. Forward, all run, also after one that traps.
     /// The pullback of one that has trapped has not found the end of its record, where that of the
     /// next task is.
     fn one_by_one(
@@ -358,7 +358,7 @@ impl Segment {
         if self.forks.parent.is_some() {
             self.forks.entered = before.or(Some(here));
         }
-        // Generated code reads them first. A fork within has its own behind them.
+        // Generated code reads them first. A fork within has its own after them.
         let args = &mut self.forks.args;
         let from = args.len();
         args.extend_from_slice(words);
@@ -472,7 +472,7 @@ impl Segment {
             return false;
         }
         let (from, to) = (at & !(WINDOW - 1), (at + n).next_multiple_of(WINDOW));
-        if self.sums != 0 {
+        if self.pending_sums != 0 {
             // SAFETY: our contract.
             unsafe { self.gather(from, to - from) };
         }
@@ -518,8 +518,8 @@ impl Segment {
     /// of strands that wait for it.
     fn note_sums(&mut self) {
         // SAFETY: a strand that waits is there, and does not change.
-        let waiting = self.forks.parent.is_some_and(|parent| unsafe { (*parent).sums } != 0);
-        self.sums = u64::from(waiting || self.forks.pending.objects.iter().any(|o| !o.unused));
+        let waiting = self.forks.parent.is_some_and(|parent| unsafe { (*parent).pending_sums } != 0);
+        self.pending_sums = u64::from(waiting || self.forks.pending.objects.iter().any(|o| !o.unused));
     }
 
     /// Where the pending sum for an object's shadow is: there, if the strand owns it.
@@ -529,7 +529,7 @@ impl Segment {
             return Some(shadow);
         }
         let object = self.pending_object(shadow)?;
-        self.sums = 1;
+        self.pending_sums = 1;
         let object = &mut self.forks.pending.objects[object];
         (object.open, object.unused) = (true, false);
         Some(shadow.wrapping_add(object.distance()))
@@ -555,7 +555,7 @@ impl Segment {
         };
         let found = &mut self.forks.pending.objects[i];
         found.unused = false;
-        self.sums = 1;
+        self.pending_sums = 1;
         Some(Some(found.distance()))
     }
 

@@ -218,7 +218,7 @@ impl Blocks {
         self.waiting.0.push((instance, block));
     }
 
-    /// The next block that has waited; `None` behind the last.
+    /// The next block that has waited; `None` after the last.
     pub(crate) fn next_waiting(&mut self) -> Option<(u64, u32)> {
         let (all, at) = &mut self.waiting;
         let next = all.get(*at).copied();

@@ -30,13 +30,13 @@ pub struct DeclaredPointer {
 /// far from each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedInstance {
-    /// From the first byte of the shadow to behind the last one that tasks may reach.
+    /// From the first byte of the shadow to after the last one that tasks may reach.
     pub shadow: Range<usize>,
     /// The shadow of the first byte of memory.
     pub memory: usize,
     /// Where the number of bytes of memory is stored, 64 bits. It is read while the run lasts.
     pub size: usize,
-    /// The shadow of stacks of tasks, behind all that memory may grow to.
+    /// The shadow of stacks of tasks, after all that memory may grow to.
     pub stacks: Range<usize>,
 }
 

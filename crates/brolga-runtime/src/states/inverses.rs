@@ -5,8 +5,8 @@
 //! start from?
 //!
 //! **Answer.** Calls on one state of which each finds what the one before has left are a *chain*.
-//! Only the state behind the last call of a chain is kept. The pullback of that call begins there,
-//! and that of each call before with what undoing the one behind has left:
+//! Only the state after the last call of a chain is kept. The pullback of that call begins there,
+//! and that of each call before with what undoing the one after has left:
 //!
 //! ```text
 //!   forward:   begin           a chain goes on, or a new one begins     pullback:  undo   kept state
@@ -162,7 +162,7 @@ struct Word {
 /// checked.
 struct CallChain {
     check: (u8, u64),
-    /// Behind the last call.
+    /// After the last call.
     after: Box<[u8]>,
     /// Before the first call, and for a tolerance before the last: for checks.
     first: Box<[u8]>,
@@ -195,7 +195,7 @@ struct CallChains {
 }
 
 /// A pullback of a call that is on its way.
-struct Undoing {
+struct UndoFrame {
     found: Box<[u8]>,
     /// What is to be taken back next when it is over.
     cursor: *mut u8,
@@ -213,7 +213,7 @@ const MOST_SPARE: (usize, usize) = (8, 64 << 10);
 #[derive(Default)]
 pub(crate) struct Inverses {
     levels: Vec<Level>,
-    undoing: Vec<Undoing>,
+    undoing: Vec<UndoFrame>,
     /// Copies and levels that are over.
     spare: Vec<Box<[u8]>>,
     spare_levels: Vec<Level>,
@@ -429,7 +429,7 @@ impl Inverses {
         let chains = self.chain(state).expect("a call has begun");
         let chain = &chains.all[chains.live - 1];
         state.put_back(chain.now.as_ref().unwrap_or(&chain.after), caller);
-        self.undoing.push(Undoing { found, cursor, levels });
+        self.undoing.push(UndoFrame { found, cursor, levels });
         Ok(())
     }
 
@@ -464,7 +464,7 @@ impl Inverses {
         caller: usize,
     ) -> Result<(), InverseFault> {
         let undoing = self.undoing.pop().expect("the pullback has begun");
-        let Undoing { found, levels, .. } = undoing;
+        let UndoFrame { found, levels, .. } = undoing;
         *cursor = undoing.cursor;
         while self.levels.len() > levels {
             self.leave();

@@ -23,7 +23,7 @@ use crate::states::{ProgramState, StateFault, WordHasher, hash, lend};
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// Bytes in front of a page in a copy.
+/// Bytes before a page in a copy.
 const PAGE_HEAD: usize = 8;
 /// Bytes of a value.
 pub(crate) const VALUE: usize = 16;
@@ -52,7 +52,7 @@ pub(crate) struct LoopState {
     is_known: bool,
     bytes: ProgramState,
     memory: Vec<PagedMemory>,
-    /// What the next step is given, and what there is behind the loop; the first ones are kept.
+    /// What the next step is given, and what there is after the loop; the first ones are kept.
     pub(crate) values: Box<[u128]>,
     stored_values: usize,
     /// Most pages that a state has had.
@@ -151,7 +151,7 @@ impl LoopState {
                     memory.push(PagedMemory::new(part[0], MemoryLength::StoredAt(part[1] as *const u64)));
                 }
                 _ => {
-                    // An address behind the last byte may be that of the object, or of the next.
+                    // An address after the last byte may be that of the object, or of the next.
                     let around = || objects.clone().filter(|&(at, n)| part[0].wrapping_sub(at) <= n);
                     is_known &= around().next().is_some();
                     found.extend(around());

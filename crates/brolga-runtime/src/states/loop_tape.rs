@@ -22,9 +22,9 @@ const MANY: usize = 64;
 pub(crate) struct Stretch {
     /// The first step.
     pub from: i64,
-    /// The step behind the last one.
+    /// The step after the last one.
     pub to: i64,
-    /// Where the tape ends behind them.
+    /// Where the tape ends after them.
     pub top: *mut u8,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct LoopTape {
     left: usize,
     /// Bytes of all.
     bytes: usize,
-    /// Where the tape ended in front of the steps that are being recorded.
+    /// Where the tape ended before the steps that are being recorded.
     begun: Option<usize>,
 }
 

@@ -52,7 +52,7 @@ pub enum LoopFault {
     /// What it works on is no state.
     #[error(transparent)]
     State(#[from] StateFault),
-    /// The initial state and the one behind the loop do not fit.
+    /// The initial state and the one after the loop do not fit.
     #[error(
         "the memory budget of {budget} bytes is less than a time loop takes, which keeps two states of {state} bytes; \
          raise `memory_budget` (`--memory-budget`)"
@@ -204,7 +204,7 @@ pub struct LoopRun {
     ended: u64,
     /// Not zero if the forward pass records the steps that are next.
     taped: u64,
-    /// What the next step is given, and what there is behind the loop.
+    /// What the next step is given, and what there is after the loop.
     values: *mut u128,
     /// Cotangents of the same.
     cotangents: *mut u128,
@@ -219,7 +219,7 @@ pub struct LoopRun {
     base: i64,
     /// The schedule of all steps that are not on the tape, and of those of a block that is reversed
     /// in parts.
-    schedules: Vec<Nested>,
+    schedules: Vec<InnerSchedule>,
     /// States that are kept.
     live: usize,
     /// Bytes of them.
@@ -231,11 +231,11 @@ pub struct LoopRun {
     spare: Vec<Box<[u8]>>,
     /// What was there when the pullback began.
     found: Option<Box<[u8]>>,
-    /// Checksum of the state behind the step that is reversed next.
+    /// Checksum of the state after the step that is reversed next.
     expected: u64,
-    /// That behind the last step.
+    /// That after the last step.
     last: u64,
-    /// That in front of the block that is being reversed.
+    /// That before the block that is being reversed.
     in_front: u64,
     /// Bytes that a step records, at most, as soon as one has been seen.
     pub(crate) a_step: Option<usize>,
@@ -245,7 +245,7 @@ pub struct LoopRun {
     pub(crate) measured: Option<(usize, usize)>,
     /// Where the tape ended when the loop began: the caller's pullback goes on to pop there.
     pub(crate) start: *mut u8,
-    /// Where it ends behind the loop: what runs within a block moves the cursor.
+    /// Where it ends after the loop: what runs within a block moves the cursor.
     pub(crate) cursor: *mut u8,
     /// How many loops there were when the pullback began.
     pub(crate) mark: Option<usize>,
@@ -255,7 +255,7 @@ pub struct LoopRun {
 }
 
 /// A schedule of steps that begin at some number.
-struct Nested {
+struct InnerSchedule {
     base: u64,
     schedule: Schedule,
     /// Of which slot the first one is.
@@ -270,7 +270,7 @@ pub mod offset {
 
     /// The first step.
     pub const FROM: usize = offset_of!(LoopRun, from);
-    /// The step behind the last one.
+    /// The step after the last one.
     pub const TO: usize = offset_of!(LoopRun, to);
     /// What the forward pass was given.
     pub const WORDS: usize = offset_of!(LoopRun, words);
@@ -284,7 +284,7 @@ pub mod offset {
     pub const COTANGENTS: usize = offset_of!(LoopRun, cotangents);
 }
 
-/// Words in front of what the forward pass was given: the limits of the steps, the budget, how many
+/// Words before what the forward pass was given: the limits of the steps, the budget, how many
 /// values are kept with a state, and how many there are. Those of the state's parts follow.
 pub const HEAD: usize = 5;
 
@@ -368,7 +368,7 @@ impl LoopRun {
         }))
     }
 
-    /// The step behind those that are to be done next.
+    /// The step after those that are to be done next.
     #[cfg(test)]
     pub(crate) fn to(&self) -> i64 {
         self.to
@@ -602,7 +602,7 @@ impl LoopRun {
         let selection = select(size, budget as u64, of_files);
         let schedule = selection.schedule().expect("all parameters are above zero");
         self.selection = Some(selection);
-        self.schedules.push(Nested { base: 0, schedule: schedule.reusable(), first_slot: 0 });
+        self.schedules.push(InnerSchedule { base: 0, schedule: schedule.reusable(), first_slot: 0 });
         Ok(())
     }
 
@@ -761,7 +761,7 @@ impl LoopRun {
         let schedule = Schedule::new(method, Some(n), Reversal::Joint).expect("all are above zero");
         // Its forward half runs as a part of the reverse half of this loop.
         let first_slot = self.slots.len();
-        self.schedules.push(Nested { base: from, schedule, first_slot });
+        self.schedules.push(InnerSchedule { base: from, schedule, first_slot });
         true
     }
 }

@@ -3,6 +3,9 @@
 //! **Question.** A time loop, and a call that an inverse undoes, work on memory that the program
 //! has named as a list of addresses and lengths. Is that a state, and what is there now?
 //!
+//! **Answer.** [`ProgramState`] has the list if no length is negative and no two parts meet. It is
+//! copied, compared and put back part by part.
+//!
 //! **Invariant.** A fault of an access is one of the instruction that called the run time.
 //!
 //! **Cost.** A pass over the bytes for each question.

@@ -93,7 +93,7 @@ pub(crate) unsafe fn innermost<'c>() -> &'c CodeRanges {
     unsafe { imp::innermost() }.unwrap_or(&NOWHERE)
 }
 
-/// Install the signal handlers, in front of those that have been installed since they were. (The
+/// Install the signal handlers, before those that have been installed since they were. (The
 /// first guarded call installs them as well.) Signals that are not ours go to the handler that was
 /// installed last before this call.
 pub fn install_handlers() {

@@ -24,7 +24,7 @@ unsafe extern "C" {
 }
 
 // Each takes one pointer. `ok` stores 42 through it; `call` calls the function it points to with
-// the pointer behind; `memset` calls the function it points to with (null, 0, 8); `clobber` spoils
+// the pointer after; `memset` calls the function it points to with (null, 0, 8); `clobber` spoils
 // every register that must be preserved before it traps.
 #[cfg(target_arch = "x86_64")]
 global_asm!(

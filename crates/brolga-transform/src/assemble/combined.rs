@@ -101,7 +101,7 @@ fn leave(facts: &Facts<'_>, plan: &Plan, half: &mut CfgBlocks, ids: &mut Ids) {
     let exit = exit(half);
     let Term::Return(cotangents) = &exit.term else { unreachable!("found as such") };
     let mut out = Vec::new();
-    // Deltas of results come behind them.
+    // Deltas of results come after them.
     let types = facts.func().signature.returns.iter().map(|r| r.value_type).chain(std::iter::repeat(types::I64));
     for (&slot, ty) in plan.results.iter().zip(types) {
         let d = Val::D(ids.dv());

@@ -30,7 +30,7 @@ use cranelift_codegen::ir;
 use smallvec::SmallVec;
 
 use crate::facts::Facts;
-use crate::primal::scev::{Affine, Atom, Sum};
+use crate::primal::scev::{AffineContext, Atom, Sum};
 use crate::shadow::strides::around;
 
 /// Loops that an extent may go through: as many as the run time is told of.
@@ -184,7 +184,7 @@ impl RecordSite {
         if loops.irreducible.contains(b) || nest.len() > MOST_LOOPS {
             return None;
         }
-        let affine = Affine { func, loops };
+        let affine = AffineContext { func, loops };
         let sum = affine.sum(access.addr, &nest).plus(&Sum::constant(access.off.into()), 1);
         let atoms: Vec<Atom> = nest.iter().map(|&l| Atom::TripCount(l)).collect();
         let (factors, first) = sum.factors(&atoms)?;

@@ -83,8 +83,8 @@ pub(super) fn ask(forward: &mut CfgBlocks, pullback: &mut CfgBlocks, facts: &Fac
 /// Instructions with their names.
 type Sequence = Vec<(InstId, AdInst)>;
 
-/// Put sequences into a block, each behind what it reads: fewer values live across its calls there
-/// than in front of the record.
+/// Put sequences into a block, each after what it reads: fewer values live across its calls there
+/// than before the record.
 fn put_early(block: &mut CfgBlock, sequences: impl Iterator<Item = Sequence>) {
     let mut ready_at: HashMap<Val, usize> = HashMap::default();
     let mut first = 0;
@@ -130,7 +130,7 @@ fn look_up(pullback: &mut CfgBlocks, by_place: &HashSet<Val>, ids: &mut Ids) {
     }
 }
 
-/// Instructions in front of a record.
+/// Instructions before a record.
 struct Asking<'i> {
     insts: Sequence,
     ids: &'i mut Ids,

@@ -3,7 +3,7 @@
 //! **Question.** What computes values and tangents in one run?
 //!
 //! **Answer.** The lifted primal is copied block by block, as in the augmented forward pass
-//! ([`crate::assemble::forward`]). Behind each statement are the statements of its tangents; a
+//! ([`crate::assemble::forward`]). After each statement are the statements of its tangents; a
 //! block has one more parameter for each of its parameters that has a tangent, and an edge one more
 //! argument. Nothing is recorded. Shadows of stack slots lie in a stack slot of the function.
 //!

@@ -105,7 +105,7 @@ impl Widener<'_, '_> {
         self.define(*name, *ty, parts);
     }
 
-    /// A derived function: what comes behind its segment, and behind the results and deltas that
+    /// A derived function: what comes after its segment, and after the results and deltas that
     /// come back, is that of a derivative.
     fn derived(
         &mut self,

@@ -128,7 +128,7 @@ pub(crate) fn wide_signature(one: &Signature, narrow: (usize, usize), width: u32
     s
 }
 
-/// Blocks that can be reached, each behind what dominates it.
+/// Blocks that can be reached, each after what dominates it.
 fn order(graph: &CfgBlocks) -> Vec<usize> {
     let edges = graph.edges();
     let (mut seen, mut found) = (vec![false; edges.len()], Vec::with_capacity(edges.len()));
@@ -310,8 +310,8 @@ impl Widener<'_, '_> {
             AdOp::Series(primal, result, _) => self.series(primal, result.into(), &inst),
             AdOp::LoadTangent { .. } => self.load(&inst),
             AdOp::StoreTangent { .. } => self.store(&inst),
-            // They concern fragments of floats, of which there are none.
-            AdOp::Fragment { .. } => {}
+            // They concern pieces of floats, of which there are none.
+            AdOp::Piece { .. } => {}
             AdOp::Call { .. } => self.call(id, inst, reads_wide),
             AdOp::TrapIf(v, check) if reads_wide => {
                 for lane in self.lanes(v) {

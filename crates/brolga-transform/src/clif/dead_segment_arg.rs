@@ -29,7 +29,7 @@ use cranelift_codegen::ir::{self, InstructionData};
 
 use crate::derived::{DerivedCombined, DerivedPair};
 
-/// Where a combined function has its segment: behind the primal's parameters and their deltas.
+/// Where a combined function has its segment: after the primal's parameters and their deltas.
 pub(crate) fn position(variant: &Variant) -> usize {
     let deltas = variant.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. })).count();
     variant.params.len() + deltas

@@ -6,7 +6,7 @@
 //! compile as a short derivative does.
 //!
 //! **Answer.** What no other function calls gets the thunk itself. Its parameters become loads at
-//! the head of the entry block, and in front of each `return` its results are stored:
+//! the head of the entry block, and before each `return` its results are stored:
 //!
 //! ```text
 //! function %f(f64, i64) -> f64 fast {        function %f(i64) system_v {
@@ -21,7 +21,7 @@
 //!
 //! **Invariants.** Values keep their names and instructions their places, so what is known of the
 //! function holds of it with its thunk. All arguments are read before anything is written, and
-//! results are written when nothing is left to do. Behind the thunk the function is
+//! results are written when nothing is left to do. After the thunk the function is
 //! [simplified](brolga_clif::simplify_cfg), since this is what is compiled. A derivation has it
 //! without; the thunk comes with [`take`](crate::Derivation::take), so that what is only compiled
 //! is not copied.
@@ -77,7 +77,7 @@ pub fn entry_thunk(mut func: ir::Function, isa: &dyn TargetIsa) -> Option<ir::Fu
     Some(func)
 }
 
-/// The root's function of a derivation as Rust calls it: behind a thunk, and tidied up.
+/// The root's function of a derivation as Rust calls it: after a thunk, and tidied up.
 ///
 /// # Errors
 /// What the verifier says of it, if it does not fit its signature.

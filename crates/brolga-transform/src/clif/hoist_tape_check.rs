@@ -4,10 +4,13 @@
 //! tape. In a loop of which it is known how many iterations it has and which records as much in
 //! each, one comparison says the same of all of them.
 //!
+//! **Answer.** Where the test of a loop says how many iterations there are, and each records as
+//! much, one comparison before the loop takes the place of those in it.
+//!
 //! **Where.** On CLIF, as [`brolga_clif::vectorise`]: there the tape's position is a value that is
 //! handed from iteration to iteration, whatever was recorded and why, and how many iterations a
 //! loop has is what its test compares. A call that records hands back an unknown position, and what
-//! is behind it goes on asking.
+//! is after it goes on asking.
 //!
 //! **Which loops.** Cycles of blocks with one way in and one way out ([`affine_loop::loops`]),
 //! whose test compares what goes in constant steps, of a power of two, with what does not change
@@ -21,7 +24,7 @@
 //!
 //! ```text
 //! n     how often the test says that the loop goes on
-//! trapnz n·s + k > limit - top, tape_full          in front of the loop; none of its checks is left
+//! trapnz n·s + k > limit - top, tape_full          before the loop; none of its checks is left
 //! ```
 //!
 //! *Exact.* Let the test compare `x` with `b`, `x0` when it is first asked, and go up by `d` (down
@@ -50,14 +53,14 @@
 //!
 //! **What changes.** A loop whose records do not fit says so before its first iteration, and not
 //! when the tape is full. Its iterations may have had other traps to offer; what is reported is
-//! then the tape, with the instruction that the first record belongs to. Memory is as it was in
-//! front of the loop.
+//! then the tape, with the instruction that the first record belongs to. Memory is as it was before
+//! the loop.
 //!
 //! **Invariants.** `top ≤ limit` wherever a loop is entered, as every position was asked about.
 //! Nothing but checks is removed, and records are where they were.
 //!
 //! **Cost.** One walk over the function, and one over each loop in which a record is checked. In
-//! the run a few instructions in front of such a loop.
+//! the run a few instructions before such a loop.
 //!
 //! **Source.** Hoisting of array bound checks (Gupta, *Optimizing array bound checks using flow
 //! analysis*, 1993).
@@ -68,7 +71,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, Opcode, Value, types};
 use cranelift_entity::EntitySet;
 
-use brolga_clif::linear::Linear;
+use brolga_clif::linear::LinearForm;
 use brolga_clif::marks::TAPE_FULL;
 use brolga_clif::simplify_cfg::resolve_aliases;
 use brolga_clif::vectorise::affine_loop::{self, Home, Loop, Steps};
@@ -196,7 +199,7 @@ impl Records {
         let (mut early, mut last) = (0, 0);
         for &check in checks {
             let (position, limit) = compared(&mut steps, check).ok_or(unknown)?;
-            let Linear { terms, plus } = steps.linear(position).ok_or(unknown)?;
+            let LinearForm { terms, plus } = steps.linear(position).ok_or(unknown)?;
             let [(top, 1)] = terms[..] else { return Err(unknown) };
             let Home::Param(i) = steps.home(top) else { return Err(unknown) };
             let bytes = steps.step(i).ok_or(unknown)?;
@@ -235,7 +238,7 @@ fn compared(steps: &mut Steps<'_>, check: ir::Inst) -> Option<(Value, Value)> {
     steps.is_fixed(args[1]).then_some((args[0], args[1]))
 }
 
-/// Ask in front of a loop, as `check` does.
+/// Ask before a loop, as `check` does.
 fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
     let most = MOST_BYTES / r.bytes;
     let known = known_trip_count(func, l, &r.count).map(|n| n.min(most) * r.bytes + r.early);
@@ -274,8 +277,8 @@ fn ask(func: &mut ir::Function, l: &Loop, r: &Records, check: ir::Inst) {
 /// How often a loop's test says that it goes on, if that is a constant.
 fn known_trip_count(func: &ir::Function, l: &Loop, count: &Count) -> Option<i64> {
     let &Count { ref first, step, ty, goes_on, bound } = count;
-    let known = |sum: &Linear| affine_loop::entered(func, l, sum)?.known();
-    let bound = bound.map_or_else(Linear::default, Linear::value);
+    let known = |sum: &LinearForm| affine_loop::entered(func, l, sum)?.known();
+    let bound = bound.map_or_else(LinearForm::default, LinearForm::value);
     let (x, b) = (known(first)?, known(&bound)?);
     let unsigned = goes_on.unsigned() == goes_on && goes_on != IntCC::NotEqual;
     let wide = |k: i64| match (ty == types::I32, unsigned) {

@@ -77,7 +77,7 @@ pub enum Choice {
 
 /// A loop in which the derivative of an iteration is multiplied out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Preaccumulated {
+pub struct PreaccumulatedLoop {
     /// The loop's header.
     pub header: ir::Block,
     /// Products and quotients that are done before the cotangent is there.
@@ -98,7 +98,7 @@ pub fn preaccumulate(
     reverses: &dyn Fn(ir::Block) -> bool,
     worth: bool,
     choice: Choice,
-) -> Vec<Preaccumulated> {
+) -> Vec<PreaccumulatedLoop> {
     // Most functions carry no float through a loop but sums.
     if !func.layout.blocks().any(|b| carries_float(func, b) && reverses(b)) {
         return Vec::new();
@@ -125,7 +125,7 @@ pub fn preaccumulate(
             Choice::Branch => branch(func, &chain),
             Choice::Select => select(func, &chain),
         }
-        found.push(Preaccumulated { header: l.blocks[0], factors: chain.factors.len() });
+        found.push(PreaccumulatedLoop { header: l.blocks[0], factors: chain.factors.len() });
     }
     found
 }
@@ -490,7 +490,7 @@ fn is(pos: &mut FuncCursor<'_>, v: Value, asked: NumberTest) -> Value {
         let one = pos.ins().iconst(int, 1);
         exponent = pos.ins().iadd(exponent, one);
     }
-    // Behind zero comes one, and behind all others two and more.
+    // After zero comes one, and after all others two and more.
     let mask = pos.ins().iconst(int, if matches!(asked, NumberTest::Normal) { exponents - 1 } else { exponents });
     // The choice asks whether that is zero.
     pos.ins().band(exponent, mask)

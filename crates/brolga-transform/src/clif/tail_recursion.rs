@@ -6,10 +6,10 @@
 //! of them are most of what can be saved.
 //!
 //! **Answer.** Where a function returns what a call of itself has just returned, or nothing, the
-//! call becomes a jump to its beginning with the arguments of the call, behind a new entry block.
+//! call becomes a jump to its beginning with the arguments of the call, after a new entry block.
 //!
 //! **Where.** In functions that derived code calls, if they have no stack slot: the callee may read
-//! a slot through a pointer that it is given. This is done behind
+//! a slot through a pointer that it is given. This is done after
 //! [`crate::clif::dead_segment_arg`], for which a segment that is only passed on is one that is not
 //! used.
 //!

@@ -15,7 +15,7 @@
 //!   written there before it, in the order in which blocks run ([`Control::order`]);
 //! - if it allocates private memory, what gives that back;
 //! - if it reads memory that the function has made for itself and that does not escape
-//!   ([`brolga_analysis::Private`]), whatever is written there before, anywhere in it. Stores to
+//!   ([`brolga_analysis::PrivateMemory`]), whatever is written there before, anywhere in it. Stores to
 //!   arrays that only the primal's value needed go, and with them what computes what they store.
 //!
 //! What is not needed goes: instructions, parameters with their arguments, then blocks that nothing
@@ -136,10 +136,10 @@ struct LiveSearch {
     /// Blocks in which something is needed, and edges along which something needed is passed, by
     /// number of the place.
     places: Vec<bool>,
-    /// All items are gone through once, the last first, since most that is read is in front of who
+    /// All items are gone through once, the last first, since most that is read is before who
     /// reads it. So far has that come.
     at: ItemId,
-    /// What was found to be needed behind that.
+    /// What was found to be needed after that.
     worklist: Vec<ItemId>,
 }
 

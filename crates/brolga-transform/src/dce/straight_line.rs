@@ -5,8 +5,8 @@
 //! takes a seventh of deriving a long block, and is of no use there.
 //!
 //! **Answer.** One walk from the end to the front. An instruction is needed if it has an effect,
-//! if a name that it defines is read behind it by one that is needed, or if it writes a cell that
-//! is; then what it reads is needed. The definition in front of a use is the one that it means, so
+//! if a name that it defines is read after it by one that is needed, or if it writes a cell that
+//! is; then what it reads is needed. The definition before a use is the one that it means, so
 //! in a block of the pullback part, where names may be defined again, a name that has found its
 //! definition is not wanted any more. What has found none at the block's head is what the forward
 //! part defines, or if it does not, whatever blocks of the pullback part in front do.
@@ -174,7 +174,7 @@ impl NeededNames<'_> {
         }
     }
 
-    /// Whether an instruction behind wants this definition of a name.
+    /// Whether an instruction after wants this definition of a name.
     fn takes(&mut self, at: WalkPoint, name: Val) -> bool {
         if !at.is_local(name) {
             return self.names.get(name);

@@ -7,13 +7,13 @@
 //! writes a cell (a frame slot, a held variable, private memory, a cotangent) and is needed where
 //! that is read; or it belongs to an allocation.
 //!
-//! **Cost.** A match for each instruction, and a look-up for each piece of private memory that its
+//! **Cost.** A match for each instruction, and a look-up for each private object that its
 //! operands lead to.
 
-use brolga_analysis::Private;
+use brolga_analysis::PrivateMemory;
 use brolga_analysis::calls::joint::divides_safely;
 use brolga_analysis::memory::alias::Origin;
-use brolga_analysis::memory::escape::Piece;
+use brolga_analysis::memory::escape::PrivateObject;
 use brolga_ir::inst::{AdInst, AdOp, Callee, Check, FrameSlot, Val};
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 
@@ -26,7 +26,7 @@ pub struct KnownPrimal<'a> {
     /// than that.
     pub pure: &'a dyn Fn(ir::Inst) -> bool,
     /// Its private memory.
-    pub private: &'a Private,
+    pub private: &'a PrivateMemory,
 }
 
 /// What an instruction is to the rest of the function, beside the names that it defines.
@@ -51,7 +51,7 @@ pub(super) enum DceCell {
     /// A held variable.
     Held(Val),
     /// Private memory of the primal, all of it.
-    Memory(Piece),
+    Memory(PrivateObject),
     /// The cotangent of a value.
     Ct(ir::Value),
 }
@@ -109,7 +109,7 @@ pub(super) fn use_of(inst: &AdInst, KnownPrimal { primal, pure, private }: Known
         | AdOp::AddMem { .. }
         | AdOp::TakeMem { .. }
         | AdOp::StoreTangent { .. }
-        | AdOp::Fragment { .. }
+        | AdOp::Piece { .. }
         | AdOp::ZeroMem { .. }
         | AdOp::Poison { .. }
         | AdOp::Call { .. }
@@ -123,22 +123,22 @@ pub(super) fn use_of(inst: &AdInst, KnownPrimal { primal, pure, private }: Known
 }
 
 /// An instruction, if it allocates private memory.
-fn made_by(inst: Option<ir::Inst>, private: &Private) -> Option<ir::Inst> {
+fn made_by(inst: Option<ir::Inst>, private: &PrivateMemory) -> Option<ir::Inst> {
     inst.filter(|&i| private.origins.contains(&Origin::Alloc(i)))
 }
 
 /// Add what an instruction reads that others write, where it is needed.
-pub(super) fn cells_read(op: &AdOp, private: &Private, into: &mut Vec<DceCell>) {
+pub(super) fn cells_read(op: &AdOp, private: &PrivateMemory, into: &mut Vec<DceCell>) {
     let memory = |v: &Val| match *v {
         Val::Primal(v) => private.leads(v),
         _ => &[],
     };
-    let mut pieces = |p: &[Piece]| into.extend(p.iter().map(|&p| DceCell::Memory(p)));
+    let mut objects = |p: &[PrivateObject]| into.extend(p.iter().map(|&p| DceCell::Memory(p)));
     match op {
-        AdOp::Primal(inst) => pieces(private.reads(*inst)),
-        AdOp::LoadOld { addr, .. } => pieces(memory(addr)),
+        AdOp::Primal(inst) => objects(private.reads(*inst)),
+        AdOp::LoadOld { addr, .. } => objects(memory(addr)),
         AdOp::Call { callee: Callee::Symbol(s), .. } if SHADOWS_ONLY.contains(&&s[..]) => {}
-        AdOp::Call { args, .. } => args.iter().flatten().for_each(|v| pieces(memory(v))),
+        AdOp::Call { args, .. } => args.iter().flatten().for_each(|v| objects(memory(v))),
         AdOp::Restore(slot) | AdOp::RestoreBlock(slot) => into.push(DceCell::Frame(*slot)),
         AdOp::Held(name) => into.push(DceCell::Held(*name)),
         AdOp::TakeCt(v) | AdOp::AddCt(v, _) => into.push(DceCell::Ct(*v)),

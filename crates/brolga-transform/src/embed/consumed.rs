@@ -20,7 +20,7 @@
 use std::borrow::Cow;
 
 use brolga_ir::spec::{FloatCount, ParamSpec, Spec};
-use brolga_ir::{Attached, Diagnostics, Elem, FuncKey, Program};
+use brolga_ir::{AttachedValue, Diagnostics, Elem, FuncKey, Program};
 use brolga_rules::{MathRule, Ty, UserRule};
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -81,8 +81,9 @@ impl PreparedProgram<'_> {
 /// Put [`UNTRACKED`] into a program.
 fn untracked(program: &mut Program, isa: &dyn TargetIsa) -> Result<(), Diagnostics> {
     let rule = UserRule::Inactive.for_function(UNTRACKED, &[Ty::I64], &[Ty::I64]).expect("it has types of rules");
-    let has =
-        |k: FuncKey| program.funcs[k].rule.as_ref().and_then(Attached::get::<MathRule>).is_some_and(|r| *r == rule);
+    let has = |k: FuncKey| {
+        program.funcs[k].rule.as_ref().and_then(AttachedValue::get::<MathRule>).is_some_and(|r| *r == rule)
+    };
     if program.func(UNTRACKED).is_some_and(has) {
         return Ok(());
     }
@@ -93,7 +94,7 @@ fn untracked(program: &mut Program, isa: &dyn TargetIsa) -> Result<(), Diagnosti
     let given = func.dfg.append_block_param(block, types::I64);
     FuncCursor::new(&mut func).at_bottom(block).ins().return_(&[given]);
     let key = program.define(UNTRACKED, func, |_| 0).map_err(|s| taken(&s))?;
-    program.func_mut(key).rule = Some(Attached::new(rule));
+    program.func_mut(key).rule = Some(AttachedValue::new(rule));
     Ok(())
 }
 
@@ -112,7 +113,7 @@ struct Outputs<'a> {
 }
 
 impl Outputs<'_> {
-    /// The body behind loops that put into outputs what is there.
+    /// The body after loops that put into outputs what is there.
     fn copy(mut self) -> ir::Function {
         let old = self.func.layout.entry_block().expect("it has a body");
         let params = self.func.dfg.detach_block_params(old).as_slice(&self.func.dfg.value_lists).to_vec();

@@ -1,7 +1,7 @@
 //! Growth: a workspace that the caller makes longer while a derivative runs.
 //!
 //! **Problem.** Where records have no bound, a run that does not fit into its workspace ends, and
-//! has to begin again. A caller with room behind the workspace would rather give more of it.
+//! has to begin again. A caller with room after the workspace would rather give more of it.
 //! **Answer.** What asks for room on the tape asks a function first, [`NAME`], which has the
 //! caller's function called and moves the limit in the header:
 //!
@@ -92,7 +92,7 @@ pub(super) fn over(cursor: &mut FuncCursor<'_>, over: ir::Value) -> ir::Value {
     }
 }
 
-/// So many bytes, or times a power of two, behind a place. More than there is memory is less than
+/// So many bytes, or times a power of two, after a place. More than there is memory is less than
 /// what would begin again at zero.
 fn behind(cursor: &mut FuncCursor<'_>, top: ir::Value, n: ir::Value, k: Option<ir::Value>) -> ir::Value {
     let most = cursor.ins().iconst(types::I64, 1 << 40);

@@ -3,7 +3,7 @@
 //! **Problem.** The shadow of a block outlives the block: the reverse half asks for it. So do
 //! blocks that the primal frees and the reverse half still reads.
 //! **Answer.** Helpers keep both in a list whose head is in the workspace
-//! (`standalone/workspace.clif`), and the root frees them in front of each `return`. A pair has no
+//! (`standalone/workspace.clif`), and the root frees them before each `return`. A pair has no
 //! such end, since its pullback may be called again: it gets a third root, [`release`], which the
 //! caller calls when the record is not needed any more. A forward pass that does not fit frees
 //! them itself.

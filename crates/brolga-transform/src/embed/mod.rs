@@ -55,11 +55,11 @@ use crate::pipeline::all_variants::DerivationInput;
 use crate::pipeline::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
 use crate::standalone::derived_func::{DerivedFunc, duplicated};
-use crate::standalone::fragments;
+use crate::standalone::pieces;
 use crate::standalone::prelude::{self, Helpers};
 use crate::standalone::{as_written, indirect};
 
-/// A function of an [`Embedded`] derivative. It names functions and data by their symbols.
+/// A function of an [`EmbeddedFunctions`] derivative. It names functions and data by their symbols.
 #[derive(Clone, Debug)]
 pub struct EmbeddedFunction {
     /// Its own symbol.
@@ -73,7 +73,7 @@ pub struct EmbeddedFunction {
 
 /// A derivative as functions of another module.
 #[derive(Clone, Debug)]
-pub struct Embedded {
+pub struct EmbeddedFunctions {
     /// All that is new, in no particular order but that roots come first: the gradient or the
     /// tangent, or the forward pass and the pullback, and where these keep blocks of the heap the
     /// function that frees them.
@@ -92,7 +92,7 @@ pub struct Embedded {
     pub program: Program,
 }
 
-impl Embedded {
+impl EmbeddedFunctions {
     /// Functions that it calls and that are neither its own nor have a body in the program: those
     /// of C, and the program's own imports. A JIT has to find them.
     pub fn imports(&self) -> BTreeSet<String> {
@@ -127,7 +127,7 @@ pub fn embed(
     spec: &Spec,
     options: &Options,
     isa: &dyn TargetIsa,
-) -> Result<Embedded, Diagnostics> {
+) -> Result<EmbeddedFunctions, Diagnostics> {
     checks::target(program, func, isa)?;
     embedded(resolved(program, &[func], isa)?, func, spec, options, isa)
 }
@@ -142,7 +142,7 @@ pub fn embed_as_named(
     spec: &Spec,
     options: &Options,
     isa: &dyn TargetIsa,
-) -> Result<Embedded, Diagnostics> {
+) -> Result<EmbeddedFunctions, Diagnostics> {
     checks::target(program, func, isa)?;
     embedded(Cow::Borrowed(program), func, spec, options, isa)
 }
@@ -153,7 +153,7 @@ fn embedded(
     spec: &Spec,
     options: &Options,
     isa: &dyn TargetIsa,
-) -> Result<Embedded, Diagnostics> {
+) -> Result<EmbeddedFunctions, Diagnostics> {
     checks::no_debug_run(&program, func, options)?;
     let spec = &checks::settled(&program, func, spec)?;
     let prepared = consumed::prepared(program, func, spec, isa)?;
@@ -171,14 +171,14 @@ fn embedded(
     let mut derived = derived_funcs(&found, helpers, isa);
     with_made(&mut derived, program, helpers, isa);
     // In memory of modules floats lie anywhere.
-    let moves_pieces = !program.confined && fragments::put_in(&mut derived, spec.growing, isa);
+    let moves_pieces = !program.confined && pieces::put_in(&mut derived, spec.growing, isa);
     if moves_pieces {
         let root = &mut derived[n_roots - 1];
         match spec.derivative {
-            Derivative::Tangent => fragments::poison_at_end(root, &deltas(spec, &variant), isa),
-            _ => fragments::check_at_end(root, isa),
+            Derivative::Tangent => pieces::poison_at_end(root, &deltas(spec, &variant), isa),
+            _ => pieces::check_at_end(root, isa),
         }
-        fragments::put_in(&mut derived, spec.growing, isa);
+        pieces::put_in(&mut derived, spec.growing, isa);
     }
     checks::no_helpers(program, &derived).map_err(|d| prepared.problems(d))?;
     let mut into = found.program.clone();
@@ -211,16 +211,16 @@ fn embedded(
         EmbeddedFunction { symbol, func, of: if of == prepared.func { prepared.of } else { of } }
     });
     let functions = functions.collect();
-    Ok(Embedded { functions, signatures, room, func, spec: spec.clone(), shadows, program: into })
+    Ok(EmbeddedFunctions { functions, signatures, room, func, spec: spec.clone(), shadows, program: into })
 }
 
-/// Whether a function of forward mode marks fragments, which have to be looked for from then on.
+/// Whether a function of forward mode marks pieces, which have to be looked for from then on.
 fn marks(found: &Derivation) -> bool {
     let whole = found.combined.iter().chain(&found.joint).map(|w| &w.func);
     let funcs = whole.chain(found.pairs.iter().map(|p| &p.forward));
     let mut called = funcs
         .flat_map(|f| functions_used(f).iter().map(|r| symbol_of(f, &f.dfg.ext_funcs[r].name)).collect::<Vec<_>>());
-    called.any(|symbol| symbol == fragments::MARK)
+    called.any(|symbol| symbol == pieces::MARK)
 }
 
 /// Which parameters of a derivative are deltas, and what their pointers lead to.

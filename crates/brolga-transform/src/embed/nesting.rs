@@ -33,7 +33,7 @@ use super::room::{self, TypedRoom};
 use super::root;
 use super::signature::{DerivedSignature, ParamRole, ResultRole};
 use super::{checks, consumed};
-use crate::nested::{self, Nested, NestedParam, NestedResult};
+use crate::nested::{self, NestedDerivative, NestedParam, NestedResult};
 use crate::standalone::{taken, typed_tape};
 
 /// A derivative that is a function of a module.
@@ -84,7 +84,7 @@ pub fn define(
 
 struct Writer<'a> {
     of: EmbeddedDerivative<'a>,
-    found: &'a Nested,
+    found: &'a NestedDerivative,
     tape: TypedRoom,
     isa: &'a dyn TargetIsa,
 }
@@ -213,7 +213,7 @@ impl Writer<'_> {
         };
         let ends = layout.offsets.iter().copied().skip(1).chain([layout.size]);
         for ((&value, &offset), end) in values.iter().zip(&layout.offsets).zip(ends) {
-            let value = self.whole(b, value, offset.is_multiple_of(8) && end - offset >= 8);
+            let value = self.padded_word(b, value, offset.is_multiple_of(8) && end - offset >= 8);
             b.ins().store(MemFlagsData::new(), value, given[at], offset as i32);
         }
         b.ins().return_(&[]);
@@ -221,7 +221,7 @@ impl Writer<'_> {
 
     /// What is stored for a small integer, which would be stored over a part of a float, as far as
     /// the place tells: a word, if its field is padded to one, or the bits as a float of its size.
-    fn whole(&self, b: &mut FunctionBuilder<'_>, value: ir::Value, padded: bool) -> ir::Value {
+    fn padded_word(&self, b: &mut FunctionBuilder<'_>, value: ir::Value, padded: bool) -> ir::Value {
         let ty = b.func.dfg.value_type(value);
         match ty {
             types::I8 | types::I16 | types::I32 if padded => {

@@ -2,7 +2,7 @@
 //!
 //! **Question.** How many bytes does a call record at most?
 //! **Answer.** Each record asks for its size (`trapnz top > limit, tape_full`), or a loop of a
-//! constant trip count for all of its records, in front of it. Where no other record is in a loop
+//! constant trip count for all of its records, before it. Where no other record is in a loop
 //! and no function is recursive, the sizes of all of them, with those of callees at each call, are
 //! a bound. Then nothing asks any more: the tape is a stack slot of the root, or, if it has to
 //! outlive the forward pass or is large, memory of the caller's that the root looks at once.
@@ -19,7 +19,7 @@
 //! So a run that does not fit ends, with NaN for floats and a status that the root returns. What it
 //! has written by then, to memory and to shadows, stays written.
 //!
-//! **Cost.** A load and a branch behind each call that may record; nothing where the size is known.
+//! **Cost.** A load and a branch after each call that may record; nothing where the size is known.
 //! **Source.** The header is the tape segment of the run time (`brolga_ir::lower::segment`),
 //! without its tables.
 
@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::growth;
 use crate::standalone::derived_func::DerivedFunc;
-use crate::standalone::fragments;
+use crate::standalone::pieces;
 use brolga_analysis::query::constant_int;
 use brolga_ir::graph::{Edges, on_cycles};
 use brolga_ir::inst::Check;
@@ -39,7 +39,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, InstructionData, MemFlagsData, Opcode, TrapCode, types};
 use cranelift_codegen::isa::TargetIsa;
 
-/// Bytes in front of the tape, in a workspace.
+/// Bytes before the tape, in a workspace.
 pub const HEADER: u32 = 256;
 
 /// Where in a workspace a run that did not fit says how many bytes it lacked at least, as an `i64`:
@@ -125,10 +125,12 @@ fn uses_channel(one: &DerivedFunc, channel: Channel) -> bool {
     let Some(at) = one.segment else { return false };
     let func = &one.func;
     let entry = func.layout.entry_block().expect("it has a body");
-    let own = func.dfg.block_params(entry)[at];
+    let header = func.dfg.block_params(entry)[at];
     let limit = segment::field(channel, Position::Limit);
     insts(func).any(|i| match func.dfg.insts[i] {
-        InstructionData::Load { arg, offset, .. } => i32::from(offset) == limit && func.dfg.resolve_aliases(arg) == own,
+        InstructionData::Load { arg, offset, .. } => {
+            i32::from(offset) == limit && func.dfg.resolve_aliases(arg) == header
+        }
         _ => false,
     })
 }
@@ -142,9 +144,9 @@ fn room(derived: &[DerivedFunc], n_roots: usize, derivative: Derivative) -> Room
         return if derivative == Derivative::Pair { Room::Bytes(u64::from(HEADER) + 16) } else { Room::Stack(HEADER) };
     }
     let mut bounds = Bounds { derived, by_symbol: by_symbol(derived), known: BTreeMap::new() };
-    // A pullback records behind what the forward pass has recorded.
-    let own = Channel::Mixed.index();
-    let bound = (0..n_roots).try_fold(u64::from(HEADER), |sum, i| sum.checked_add(bounds.of(i)?[own]));
+    // A pullback records after what the forward pass has recorded.
+    let mixed = Channel::Mixed.index();
+    let bound = (0..n_roots).try_fold(u64::from(HEADER), |sum, i| sum.checked_add(bounds.of(i)?[mixed]));
     match bound {
         Some(n) if n <= ON_STACK && derivative != Derivative::Pair => Room::Stack(n as u32),
         // It may begin anywhere.
@@ -204,7 +206,7 @@ fn asks_for(one: &DerivedFunc, inst: ir::Inst) -> Option<SpaceDemand> {
         return None;
     }
     let entry = func.layout.entry_block().expect("it has a body");
-    let own = one.segment.map(|at| func.dfg.block_params(entry)[at]);
+    let segment_param = one.segment.map(|at| func.dfg.block_params(entry)[at]);
     let def = |v: ir::Value| Some(func.dfg.insts[func.dfg.value_def(func.dfg.resolve_aliases(v)).inst()?]);
     let found = || {
         let Some(InstructionData::IntCompare { args: [top, limit], .. }) = def(arg) else { return None };
@@ -216,7 +218,7 @@ fn asks_for(one: &DerivedFunc, inst: ir::Inst) -> Option<SpaceDemand> {
             limit => limit,
         };
         let InstructionData::Load { arg: header, offset, .. } = limit else { return None };
-        if Some(func.dfg.resolve_aliases(header)) != own {
+        if Some(func.dfg.resolve_aliases(header)) != segment_param {
             return Some(None);
         }
         let limits = [Channel::Mixed].into_iter().chain(Channel::TYPED);
@@ -299,7 +301,7 @@ fn forget_checks(one: &mut DerivedFunc) {
 /// accessed as what is in `channel`.
 fn return_where_full(derived: &mut [DerivedFunc], channel: Channel, growing: Option<&dyn TargetIsa>) {
     let by_symbol = by_symbol(derived);
-    let helpers = derived.iter().enumerate().filter(|p| fragments::is_helper(&p.1.symbol));
+    let helpers = derived.iter().enumerate().filter(|p| pieces::is_helper(&p.1.symbol));
     let mut fail: BTreeSet<usize> = helpers.map(|p| p.0).collect();
     loop {
         let before = fail.len();
@@ -326,11 +328,11 @@ fn return_where_full(derived: &mut [DerivedFunc], channel: Channel, growing: Opt
             CallTarget::Unknown => true,
         };
         let Some(segment) = derived[i].segment else { continue };
-        let own = insts(&derived[i].func).filter(|&inst| asks_for(&derived[i], inst).is_some()).collect();
+        let asking = insts(&derived[i].func).filter(|&inst| asks_for(&derived[i], inst).is_some()).collect();
         let func = &mut derived[i].func;
         let entry = func.layout.entry_block().expect("it has a body");
         let workspace = func.dfg.block_params(entry)[segment];
-        ExitWriter { func, workspace, channel, own, growing, full: None, left: None }.all(&by_symbol, fails);
+        ExitWriter { func, workspace, channel, asking, growing, full: None, left: None }.all(&by_symbol, fails);
     }
 }
 
@@ -340,7 +342,7 @@ struct ExitWriter<'f> {
     workspace: ir::Value,
     channel: Channel,
     /// Instructions that ask for room.
-    own: BTreeSet<ir::Inst>,
+    asking: BTreeSet<ir::Inst>,
     /// The target, if the caller is asked for more room.
     growing: Option<&'f dyn TargetIsa>,
     /// Says that the tape is full.
@@ -352,7 +354,7 @@ struct ExitWriter<'f> {
 impl ExitWriter<'_> {
     fn all(&mut self, by_symbol: &BTreeMap<String, usize>, fails: impl Fn(CallTarget) -> bool) {
         for inst in insts(self.func).collect::<Vec<_>>() {
-            if self.own.contains(&inst) {
+            if self.asking.contains(&inst) {
                 let InstructionData::CondTrap { arg, .. } = self.func.dfg.insts[inst] else { unreachable!("it asks") };
                 let lacks = self.lacks(arg, inst);
                 let mut cursor = FuncCursor::new(self.func).at_inst(inst);
@@ -371,7 +373,7 @@ impl ExitWriter<'_> {
         }
     }
 
-    /// Go to `out` in front of an instruction if a condition holds. What follows is in a block of
+    /// Go to `out` before an instruction if a condition holds. What follows is in a block of
     /// its own.
     fn leave_if(&mut self, condition: ir::Value, out: ir::Block, inst: ir::Inst) -> ir::Block {
         let func = &mut *self.func;

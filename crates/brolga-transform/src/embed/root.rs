@@ -3,6 +3,9 @@
 //! **Question.** Derived functions take a delta for each shadow and a workspace, in a convention of
 //! their own. How does one get the signature that a spec asks for?
 //!
+//! **Answer.** Its parameters are replaced, and what they stood for is computed at the head; before
+//! each `return` results are moved to where the spec has them.
+//!
 //! **Before.** `(p…, δ of each duplicated p…, workspace, seeds or tangents…) -> (r…, δ of each
 //! returned pointer…, cotangents or tangents…)`, in the convention of derived functions.
 //! **After.** The parameters and results of [`DerivedSignature`], in the target's convention. At
@@ -21,7 +24,7 @@ use super::growth;
 use super::room::{self, Room};
 use super::signature::{DerivedSignature, ParamRole, ResultRole, SignatureInputs};
 use crate::standalone::derived_func::{DerivedFunc, duplicated};
-use crate::standalone::fragments;
+use crate::standalone::pieces;
 
 /// What the roots of a derivation have in common.
 pub(super) struct Roots<'a> {
@@ -168,7 +171,7 @@ impl Roots<'_> {
                     cursor.ins().store(flags, recorded, value, segment::CURSOR);
                     cursor.ins().store(flags, recorded, value, segment::TOP);
                     if self.moves_pieces {
-                        fragments::begin(cursor, value);
+                        pieces::begin(cursor, value);
                     }
                 } else {
                     let bytes = param(ParamRole::WorkspaceBytes);
@@ -178,7 +181,7 @@ impl Roots<'_> {
                     let end = cursor.ins().iadd(at, bytes);
                     let has_tape = self.spec.derivative != Derivative::Tangent;
                     let limit = match self.moves_pieces {
-                        true => fragments::room(cursor, (value, end), room::HEADER, has_tape),
+                        true => pieces::room(cursor, (value, end), room::HEADER, has_tape),
                         false => end,
                     };
                     room::begin(cursor, value, limit);
@@ -186,7 +189,7 @@ impl Roots<'_> {
                         growth::begin(cursor, value, [at, param(ParamRole::Grow), param(ParamRole::GrowContext)]);
                     }
                     if self.moves_pieces {
-                        fragments::begin(cursor, value);
+                        pieces::begin(cursor, value);
                     }
                 }
             }
@@ -220,7 +223,7 @@ pub(super) fn without_room(cursor: &mut FuncCursor<'_>, signature: &DerivedSigna
     results.map(value).collect()
 }
 
-/// Put results in order in front of each `return`.
+/// Put results in order before each `return`.
 fn returns(
     func: &mut ir::Function,
     (given, signature): (&[ResultRole], &DerivedSignature),

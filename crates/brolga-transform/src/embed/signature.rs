@@ -175,7 +175,7 @@ impl DerivedSignature {
         spec.results(results.map(returned))
     }
 
-    /// A prototype in C, behind the struct of its results if there is one. Names are those of the
+    /// A prototype in C, after the struct of its results if there is one. Names are those of the
     /// roles. More than one result in registers is written as the struct that such a function
     /// returns. C returns one of more than two words in memory, and on Windows any: that is no
     /// prototype of the function then, and a comment says so. Ask for [`Spec::in_struct`].

@@ -26,14 +26,15 @@ use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::lattice::number_uses::NumberUses;
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::memory::clobber::{self, ClobberInput};
-use brolga_analysis::memory::constant::{Constant, ConstantInput};
+use brolga_analysis::memory::constant::{ConstantInput, ConstantMemory};
 use brolga_analysis::memory::preserved;
 use brolga_analysis::query::callee::CalleeKind;
 use brolga_analysis::query::cell::{Base, Cell};
 use brolga_analysis::query::{access_address, is_integer_access, original};
 use brolga_analysis::uses::Uses;
 use brolga_analysis::{
-    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, Preserved, Private, RootKind, Summaries, Variant,
+    Blocks, Cfg, Contents, Delta, Loops, ParamMode, Pointers, PreservedMemory, PrivateMemory, RootKind, Summaries,
+    Variant,
 };
 use brolga_ir::inst::{ShadowPlace, Val};
 use brolga_ir::map::{HashMap, HashSet};
@@ -44,8 +45,8 @@ use cranelift_codegen::isa::TargetIsa;
 use cranelift_entity::EntitySet;
 
 use crate::facts::overwrites::Overwrites;
-use crate::facts::singles::Singles;
-use crate::primal::normalise::Normalised;
+use crate::facts::singles::SingleCells;
+use crate::primal::normalise::NormalisedPrimal;
 
 /// What all variants of a derivation are derived from.
 #[derive(Clone, Copy)]
@@ -63,7 +64,7 @@ pub struct Facts<'a> {
     /// The program.
     pub program: &'a Program,
     /// The normalised function.
-    pub primal: &'a Normalised,
+    pub primal: &'a NormalisedPrimal,
     /// Modes of parameters and results.
     pub variant: &'a Variant,
     /// Options of the derivation.
@@ -82,7 +83,7 @@ pub struct Facts<'a> {
     /// Loads that the pullback may do again.
     pub reload: EntitySet<ir::Inst>,
     /// Which memory direct calls are told is kept.
-    pub preserved: HashMap<ir::Inst, Preserved>,
+    pub preserved: HashMap<ir::Inst, PreservedMemory>,
     /// Calls of `free` whose blocks stay until the pullback is done.
     pub deferred: EntitySet<ir::Inst>,
     /// Loads and stores of additions in place.
@@ -91,7 +92,7 @@ pub struct Facts<'a> {
     pub overwrites: Overwrites,
     /// Memory that the function makes for itself that does not escape; none in memory mode
     /// `restore`, where the pullback puts back what was in it.
-    pub private: Private,
+    pub private: PrivateMemory,
     /// All uses.
     pub uses: &'a Uses,
     /// Loads that are taken for pointers only because pointers lie about.
@@ -111,7 +112,7 @@ pub struct Facts<'a> {
     /// What is known of callees.
     pub summaries: &'a Summaries,
     /// What has no cotangent because the caller has said so.
-    pub constant: Constant,
+    pub constant: ConstantMemory,
     /// Whose cotangents may be infinite because of a root at zero.
     pub roots: Roots,
     /// Whose cotangents are one.
@@ -123,7 +124,7 @@ pub struct Facts<'a> {
     /// Classes of memory that are stored to what may be a float; computed on the first question.
     float_stores: OnceCell<HashSet<ir::Value>>,
     /// Places of singles; computed on the first question.
-    singles: OnceCell<Singles>,
+    singles: OnceCell<SingleCells>,
 }
 
 impl<'a> Facts<'a> {
@@ -131,14 +132,14 @@ impl<'a> Facts<'a> {
     /// derivative is to be.
     pub(crate) fn compute(
         cx: Context<'a>,
-        primal: &'a Normalised,
+        primal: &'a NormalisedPrimal,
         variant: &'a Variant,
         mode: Mode,
         root: bool,
     ) -> (Self, Vec<Diagnostic>) {
         let Context { program, options, summaries, demanded, .. } = cx;
         let func = &primal.func;
-        let Normalised { cfg, loops, uses, .. } = primal;
+        let NormalisedPrimal { cfg, loops, uses, .. } = primal;
         let mut blocks = Blocks::of_function(program, variant.func, func, cfg, summaries.flows(), &variant.promises);
         // Where memory is restored nothing is to be read that a release has not given back.
         let waits = mode.is_joint() && options.memory == MemoryMode::Leave && options.runs(Pass::Reload);
@@ -155,7 +156,7 @@ impl<'a> Facts<'a> {
         let (reload, deferred, told) = reloads(&input, options, mode, variant.preserved);
         let solve::MemorySolution { pointers, guessed, contents, lanes, steps } =
             inferred(program, variant, primal, summaries);
-        let constant = Constant::compute(
+        let constant = ConstantMemory::compute(
             &ConstantInput { program, variant, func, cfg, blocks: &blocks, effects: summaries.effects() },
             root,
         );
@@ -184,15 +185,12 @@ impl<'a> Facts<'a> {
         let places = Places { program, func, cfg, blocks: &blocks };
         let in_place = options.runs(Pass::Accumulate).then(|| accumulate::in_place(places, uses, &activity));
         let private = match options.memory {
-            MemoryMode::Leave => Private::compute(places, uses, &variant.scratch()),
-            MemoryMode::Restore => Private::default(),
+            MemoryMode::Leave => PrivateMemory::compute(places, uses, &variant.scratch()),
+            MemoryMode::Restore => PrivateMemory::default(),
         };
-        let joint = if mode == Mode::Gradient && options.runs(Pass::JointCalls) && options.runs(Pass::Dce) {
-            let is_active = |v| activity.ct[v].is_some();
-            let (delays, rerunnable) = (summaries.delays(), summaries.rerunnable());
-            joint_calls(&JointInput { at: &at(&blocks), uses, is_active: &is_active, delays, rerunnable })
-        } else {
-            EntitySet::new()
+        let joint = match mode {
+            Mode::Gradient => joint(&at(&blocks), uses, &activity, cx),
+            _ => EntitySet::new(),
         };
         let facts = Self {
             program,
@@ -338,7 +336,7 @@ impl<'a> Facts<'a> {
         if self.is_a_single(inst) {
             return None;
         }
-        let singles = || self.singles.get_or_init(|| Singles::of(self.func(), |v| self.is_active(v)));
+        let singles = || self.singles.get_or_init(|| SingleCells::of(self.func(), |v| self.is_active(v)));
         let of = self.floats_around(inst, addr).filter(|&of| of != 4 || bytes < 4)?;
         (!singles().has(self.func(), inst)).then_some(of)
     }
@@ -525,8 +523,8 @@ fn reloads(
     input: &ClobberInput<'_>,
     options: &Options,
     mode: Mode,
-    preserved: Preserved,
-) -> (EntitySet<ir::Inst>, EntitySet<ir::Inst>, HashMap<ir::Inst, Preserved>) {
+    preserved: PreservedMemory,
+) -> (EntitySet<ir::Inst>, EntitySet<ir::Inst>, HashMap<ir::Inst, PreservedMemory>) {
     let (split, forward) = (mode == Mode::Split, mode == Mode::Tangent);
     let mut reload = EntitySet::new();
     if mode.is_joint() && options.runs(Pass::Reload) {
@@ -541,13 +539,29 @@ fn reloads(
     (reload, deferred, told)
 }
 
+/// Calls whose forward half waits for the reverse half.
+fn joint(input: &ClobberInput<'_>, uses: &Uses, activity: &Activity, cx: Context<'_>) -> EntitySet<ir::Inst> {
+    let Context { options, summaries, .. } = cx;
+    if !options.runs(Pass::JointCalls) || !options.runs(Pass::Dce) {
+        return EntitySet::new();
+    }
+    let is_active = |v| activity.ct[v].is_some();
+    let (delays, rerunnable) = (summaries.delays(), summaries.rerunnable());
+    joint_calls(&JointInput { at: input, uses, is_active: &is_active, delays, rerunnable })
+}
+
 /// What becomes of operations on bits in a function.
 fn untracked(program: &Program, func: FuncKey, options: &Options) -> Untracked {
     if program.funcs[func].untracked { Untracked::Trap } else { options.untracked }
 }
 
 /// Masked floats of which it is not known whether they are guarded products.
-fn unclear_products(program: &Program, variant: &Variant, primal: &Normalised, activity: &Activity) -> Vec<Diagnostic> {
+fn unclear_products(
+    program: &Program,
+    variant: &Variant,
+    primal: &NormalisedPrimal,
+    activity: &Activity,
+) -> Vec<Diagnostic> {
     let func = &primal.func;
     let active = |&i: &ir::Inst| func.dfg.inst_results(i).first().is_some_and(|&z| activity.ct[z].is_some());
     let found = primal.cfg.all_insts().iter().copied().filter(active).filter(|&i| products::is_unclear(func, i));
@@ -582,8 +596,13 @@ fn loads_pointers(
 }
 
 /// What the function's integers and its memory are.
-fn inferred(program: &Program, variant: &Variant, primal: &Normalised, summaries: &Summaries) -> solve::MemorySolution {
-    let Normalised { func, cfg, uses, .. } = primal;
+fn inferred(
+    program: &Program,
+    variant: &Variant,
+    primal: &NormalisedPrimal,
+    summaries: &Summaries,
+) -> solve::MemorySolution {
+    let NormalisedPrimal { func, cfg, uses, .. } = primal;
     let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
     let given = summaries.given(variant.func);
     let input = PointerInput { program, func, cfg, params: &variant.params, summaries, given, pointer_copy, bits };

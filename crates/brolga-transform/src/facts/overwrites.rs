@@ -6,7 +6,7 @@
 //!
 //! **Answer.** [`Overwrites`] lists them: loads whose reverse stores, in any run or if a run finds
 //! that rows ascend ([`Rows`], by the question that each [`Order`] asks); stores whose reverse
-//! clears nothing; loads of arrays that are only added up, each with its sum ([`Total`]);
+//! clears nothing; loads of arrays that are only added up, each with its sum ([`ArraySum`]);
 //! parameters whose shadows are overwritten.
 //!
 //! **Cost.** A bit for each load and store, and an entry for each sum and each set of rows.
@@ -26,7 +26,7 @@ pub struct Overwrites {
     pub spent: EntitySet<ir::Inst>,
     /// Loads of arrays that are only added up, and their stores, each with its sum
     /// ([`crate::shadow::contract_array`]).
-    pub summed: IndexMap<ir::Inst, Total>,
+    pub summed: IndexMap<ir::Inst, ArraySum>,
     /// Slots whose shadows the forward pass leaves alone.
     pub untouched: EntitySet<ir::StackSlot>,
     /// One per parameter: its shadow need not hold zeros before the call.
@@ -76,7 +76,7 @@ pub struct Order {
 
 /// A sum over all of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Total {
+pub struct ArraySum {
     /// The load of its elements.
     pub load: ir::Inst,
     /// The sum, when all of them have been added.
@@ -87,7 +87,7 @@ pub struct Total {
     pub always: bool,
 }
 
-impl Total {
+impl ArraySum {
     /// The variable that holds the cotangent of each element.
     pub fn name(&self) -> Val {
         Val::Aux(self.load, 0)

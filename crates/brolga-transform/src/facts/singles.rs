@@ -27,9 +27,9 @@ const MOST_BYTES: i64 = 16;
 
 /// Places that a function accesses as singles.
 #[derive(Debug, Default)]
-pub(super) struct Singles(HashSet<Cell>);
+pub(super) struct SingleCells(HashSet<Cell>);
 
-impl Singles {
+impl SingleCells {
     /// Those of a function.
     pub(super) fn of(func: &ir::Function, is_active: impl Fn(ir::Value) -> bool) -> Self {
         let mut singles: HashSet<Cell> = HashSet::default();

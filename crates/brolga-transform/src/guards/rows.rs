@@ -91,7 +91,7 @@ pub(crate) fn can_clear(plan: &Plan) -> bool {
     plan.exits.len() == 1 && plan.reruns.is_empty() && !plan.returning.iter().any(|b| plan.blocks[b].push_id)
 }
 
-/// Leave the tape and cotangents to the pullback that comes behind. Whether that can be done:
+/// Leave the tape and cotangents to the pullback that comes after. Whether that can be done:
 /// whether what clears needs nothing of the tape.
 pub(crate) fn only_clears(graph: &mut CfgBlocks, func: &ir::Function) -> bool {
     for block in graph.blocks.values_mut() {

@@ -26,9 +26,9 @@
 //! product is the beginning of one. If chains from a number have several ends, one is watched that
 //! serves most products. A chain goes on where the number is passed to another block, or read
 //! there, if that block runs whenever the number has been computed, in the same iteration of the
-//! same loop: four terms of a stencil, each behind a condition, are watched as their sum. (Not out
+//! same loop: four terms of a stencil, each after a condition, are watched as their sum. (Not out
 //! of a block that an iteration may pass by which does little else: it would watch for the others.)
-//! What a loop adds up is watched behind the loop. Rows that may or may not lie one behind another
+//! What a loop adds up is watched after the loop. Rows that may or may not lie one after another
 //! are watched, too ([`crate::shadow::monotone_rows`]). So that no forward code lives on for being
 //! watched alone, only what [`crate::dce`] has left there is.
 //!
@@ -43,7 +43,7 @@
 //! the signs of zeros.
 //!
 //! **Cost.** In the run an instruction for each watched number, and the code of a second pullback.
-//! Here each chain is followed once; whether a block always runs behind another is a walk over at
+//! Here each chain is followed once; whether a block always runs after another is a walk over at
 //! most 64 blocks, once for each pair. Functions of more than 12 000 statements or 512 blocks are
 //! not looked at.
 
@@ -117,15 +117,9 @@ pub(crate) fn watched(
     live: &dyn Fn(ir::Value) -> bool,
     ids: &mut Ids,
 ) -> Option<WatchedStmts> {
-    if !facts.options.runs(Pass::VersionGuards) || facts.options.runs(Pass::CostModel) && stmts.len() > MOST {
+    if !facts.options.runs(Pass::VersionGuards) || is_too_large(facts, stmts) {
         return None;
     }
-    // What is alive for long has an entry for each block, and there are twice as many of both.
-    let most = if is_straight(facts) { MOST_ACYCLIC_BLOCKS } else { MOST_CYCLIC_BLOCKS };
-    if facts.options.runs(Pass::CostModel) && facts.cfg.blocks.len() > most {
-        return None;
-    }
-    let summed = summed_loops(facts);
     let chains = ProductChains {
         facts,
         live,
@@ -196,9 +190,33 @@ pub(crate) fn watched(
     if superfluous.is_empty() && rows.is_empty() || facts.options.runs(Pass::CostModel) && !worth_it {
         return None;
     }
+    Some(versions(facts, stmts, WatchedChoice { chosen, superfluous, orders, rows }, ids))
+}
+
+/// Whether a function has more statements or blocks than pay for a second version.
+fn is_too_large(facts: &Facts<'_>, stmts: &AdStmts) -> bool {
+    // What is alive for long has an entry for each block, and there are twice as many of both.
+    let most = if is_straight(facts) { MOST_ACYCLIC_BLOCKS } else { MOST_CYCLIC_BLOCKS };
+    facts.options.runs(Pass::CostModel) && (stmts.len() > MOST || facts.cfg.blocks.len() > most)
+}
+
+/// What is watched, and what that saves.
+struct WatchedChoice<'f> {
+    /// Numbers, each with an instruction that asks for it.
+    chosen: IndexMap<WatchedNumber, ir::Inst>,
+    /// Products that need no guard then.
+    superfluous: IndexSet<Val>,
+    /// Rows that are asked about, and the order of each.
+    rows: &'f [Rows],
+    orders: IndexSet<Order>,
+}
+
+/// The statements that watch, and those that rely on it.
+fn versions(facts: &Facts<'_>, stmts: &AdStmts, choice: WatchedChoice<'_>, ids: &mut Ids) -> WatchedStmts {
+    let WatchedChoice { chosen, superfluous, orders, rows } = choice;
     let mut watching: AdStmts =
         stmts.values().map(|s| half(s, s.before.clone(), s.after.clone(), Fragment::default())).collect();
-    watch_all(facts, &mut watching, chosen, &summed, ids);
+    watch_all(facts, &mut watching, chosen, &summed_loops(facts), ids);
     orders.into_iter().for_each(|o| rows::ask(facts, &mut watching, o, ids));
     let stores: IndexSet<ir::Inst> = rows.iter().flat_map(|r| r.loads.iter().copied()).collect();
     let clearing = rows.iter().any(|r| r.argument.is_some()).then(|| rows::clearing(rows, stmts, ids));
@@ -209,7 +227,7 @@ pub(crate) fn watched(
         }
         half(s, Fragment::default(), Fragment::default(), rvs)
     };
-    Some(WatchedStmts { watching, free: stmts.values().map(free).collect(), clearing })
+    WatchedStmts { watching, free: stmts.values().map(free).collect(), clearing }
 }
 
 /// A statement with other fragments and without guards.
@@ -282,7 +300,7 @@ fn watch(facts: &Facts<'_>, stmts: &mut AdStmts, place: WatchedNumber, asks: ir:
     stmt.before.insert(ids.inst(), new(first));
 }
 
-/// The sum of a loop begins in front of it, and joins that of the function behind it, in blocks of
+/// The sum of a loop begins before it, and joins that of the function behind it, in blocks of
 /// its own ([`crate::primal::loop_simplify`]).
 fn run_apart(facts: &Facts<'_>, stmts: &mut AdStmts, l: LoopId, ids: &mut Ids) {
     let func = facts.func();
@@ -315,7 +333,7 @@ fn is_least(facts: &Facts<'_>, place: &WatchedNumber) -> bool {
 }
 
 /// Whether a number comes from an inner loop, and is watched in a block that calls. Cranelift adds
-/// behind the call what is asked for behind it. So the number would be alive across the call, where
+/// after the call what is asked for after it. So the number would be alive across the call, where
 /// it can only be in memory, and the inner loop would store it in each iteration.
 fn waits_for_call(facts: &Facts<'_>, place: &WatchedNumber) -> bool {
     let is_call = |&i: &ir::Inst| facts.func().dfg.insts[i].opcode().is_call();
@@ -484,7 +502,7 @@ impl ProductChains<'_, '_> {
     }
 
     /// Where to watch a value for the sake of a statement in a block. What a loop adds up is
-    /// infinite or NaN at its end if it ever was, and so is what is computed from that behind the
+    /// infinite or NaN at its end if it ever was, and so is what is computed from that after the
     /// loop.
     fn places(&self, mut v: ir::Value, b: ir::Block) -> Vec<WatchedNumber> {
         let at = |(value, block)| WatchedNumber { value, block, not_zero: false };
@@ -504,7 +522,7 @@ impl ProductChains<'_, '_> {
         places
     }
 
-    /// The value behind its loop, on all ways out, if each iteration computes it from what it was
+    /// The value after its loop, on all ways out, if each iteration computes it from what it was
     /// before.
     fn sum(&self, v: ir::Value) -> Option<Vec<(ir::Value, ir::Block)>> {
         let (func, loops) = (self.facts.func(), &self.facts.loops);

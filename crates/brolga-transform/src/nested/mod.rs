@@ -79,7 +79,7 @@ pub enum NestedResult {
 
 /// A derivative as a function of a program.
 #[derive(Clone, Debug)]
-pub struct Nested {
+pub struct NestedDerivative {
     /// The program that was given, with the derivative in it.
     pub program: Program,
     /// The derivative.
@@ -102,7 +102,7 @@ pub fn gradient(
     request: &Request,
     options: &Options,
     isa: &dyn TargetIsa,
-) -> Result<Nested, Diagnostics> {
+) -> Result<NestedDerivative, Diagnostics> {
     let mode = if options.mode == Mode::Gradient { Mode::Gradient } else { Mode::Combined };
     nested(program, request, &Options { mode, ..options.clone() }, isa)
 }
@@ -117,11 +117,16 @@ pub fn tangent(
     request: &Request,
     options: &Options,
     isa: &dyn TargetIsa,
-) -> Result<Nested, Diagnostics> {
+) -> Result<NestedDerivative, Diagnostics> {
     nested(program, request, &Options { mode: Mode::Tangent, ..options.clone() }, isa)
 }
 
-fn nested(program: &Program, request: &Request, options: &Options, isa: &dyn TargetIsa) -> Result<Nested, Diagnostics> {
+fn nested(
+    program: &Program,
+    request: &Request,
+    options: &Options,
+    isa: &dyn TargetIsa,
+) -> Result<NestedDerivative, Diagnostics> {
     settled(program, request, options, isa, &[], |derived| {
         let defined: HashSet<String> = derived.iter().map(|p| p.symbol.clone()).collect();
         let is_defined = |symbol: &str| defined.contains(symbol) || program.func(symbol).is_some();
@@ -151,7 +156,7 @@ pub(crate) fn settled(
     isa: &dyn TargetIsa,
     given: &[(String, String)],
     settle: impl FnOnce(&mut [DerivedFunc]),
-) -> Result<Nested, Diagnostics> {
+) -> Result<NestedDerivative, Diagnostics> {
     let mut request = request.clone();
     request.args.iter_mut().for_each(|a| a.promises.fresh = false);
     let options = Options { tape: TapeKind::Typed, ..options.clone() }.settled();
@@ -175,7 +180,7 @@ pub(crate) fn settled(
     indirect::tables(&mut into, &found.captures, funcs.iter(), isa)?;
     into.nested += 1;
     let (params, results) = signature(combined, &primal.signature, options.mode);
-    Ok(Nested { program: into, func: root.expect("there is a root"), params, results })
+    Ok(NestedDerivative { program: into, func: root.expect("there is a root"), params, results })
 }
 
 /// The derived functions, the root first, with bodies of helpers in them.

@@ -14,21 +14,21 @@
 //! **Retries.** What one function does with the bits of floats, others have to know; a variant that
 //! was derived before that was seen is derived again:
 //! - *with demands*: a function computes a float's bits from integers in memory, so all functions
-//!   say where they store such integers ([`brolga_analysis::activity::demand`]); everything starts
-//!   again ([`derive_in_manner`]);
+//!   say where they store such integers ([`brolga_analysis::activity::demanded_bits`]); everything
+//!   starts again ([`derive_assuming`]);
 //! - *with numbers*: a function stores integers that may be a float's bits where there is no
 //!   shadow, so all functions say where they load such integers
 //!   ([`brolga_analysis::activity::numbers`]); everything starts again, too;
 //! - *with doubles anywhere*: a function of a module moves doubles as words that need not lie at
 //!   multiples of eight; everything starts again, too;
-//! - *with fragments*: a function moves floats in pieces, so what was derived before it settles
+//! - *with pieces*: a function moves floats in pieces, so what was derived before it settles
 //!   what it reads ([`AllVariants::rederive_for_pieces`]);
 //! - *stay*: a loop that was made a function, so that it keeps to a budget, is refused as a
 //!   function; everything starts again, and it stays a loop ([`crate::program::outline`]);
 //! - *forwarded*: a callee does what the root would; the worklist starts with that callee
 //!   ([`crate::program::forward_root`]).
 //!
-//! **Cost.** Each variant is derived once, and at most once more for fragments. Everything is
+//! **Cost.** Each variant is derived once, and at most once more for pieces. Everything is
 //! derived again at most once for each fact that all have to know, and once for each set of loops
 //! that are refused as functions.
 
@@ -47,13 +47,13 @@ use cranelift_entity::EntitySet;
 use crate::assemble::strands::{FloatSizes, float_sizes};
 use crate::clif::dead_segment_arg;
 use crate::clif::tail_recursion::jump_back;
-use crate::derived::{Addressable, Derivation, DerivedVariant, PairSymbols, Symbols};
+use crate::derived::{AddressableFunction, Derivation, DerivedVariant, PairSymbols, Symbols};
 use crate::facts::Context;
 use crate::pipeline::{
     Depth, Goal, Observer, Outcome, ProgramFact, Stages, VariantContext, VariantInput, derive_variant,
 };
 use crate::primal::mem2reg::CalleeWrites;
-use crate::primal::normalise::{Normalised, PrimalCx, normalise};
+use crate::primal::normalise::{NormalisedPrimal, PrimalCx, normalise};
 use crate::program::check_request;
 use crate::program::forward_root::{self, ServingVariant, on_tape};
 use crate::program::inline::{Inlining, inlined};
@@ -63,17 +63,17 @@ use crate::program::stack_states;
 use crate::program::variants::{VariantForm, Worklist};
 use crate::template;
 
-/// How a program is derived, beyond what the caller asks for.
+/// What is taken for known of a program while it is derived.
 #[derive(Clone, Copy)]
-pub(crate) struct Manner<'a> {
+pub(crate) struct DerivationAssumptions<'a> {
     /// Which calls are replaced.
     pub inlining: &'a Inlining,
     /// Whether it is known that a function moves floats in pieces, so that all must settle what
     /// they read.
     pub pieces: bool,
     /// What else some function is known to do: all say where they store integers that become a
-    /// float's bits ([`brolga_analysis::activity::demand`]), or where they load what is lost where
-    /// there is no shadow ([`brolga_analysis::activity::numbers`]).
+    /// float's bits ([`brolga_analysis::activity::demanded_bits`]), or where they load what is lost
+    /// where there is no shadow ([`brolga_analysis::activity::numbers`]).
     pub known: PriorFacts,
     /// Whether it is known that a function moves words as if doubles need not lie at multiples of
     /// eight ([`Program::unaligned_doubles`]).
@@ -82,7 +82,7 @@ pub(crate) struct Manner<'a> {
     pub staying: &'a [StayingLoop],
 }
 
-impl<'a> Manner<'a> {
+impl<'a> DerivationAssumptions<'a> {
     /// With these calls replaced.
     pub(crate) fn with(inlining: &'a Inlining) -> Self {
         Self { inlining, pieces: false, known: PriorFacts::default(), unaligned: false, staying: &[] }
@@ -98,13 +98,13 @@ pub(crate) struct DerivationInput<'a> {
     pub isa: &'a dyn TargetIsa,
 }
 
-/// Run the pipeline in one manner and not otherwise.
-pub(crate) fn derive_in_manner(
+/// Run the pipeline with these assumptions.
+pub(crate) fn derive_assuming(
     asked: DerivationInput<'_>,
-    manner: Manner<'_>,
+    assumptions: DerivationAssumptions<'_>,
     observer: Observer<'_>,
 ) -> Result<Derivation, Diagnostics> {
-    Ok(run(asked, manner, Depth::Derive, observer)?.expect("all of it is derived"))
+    Ok(run(asked, assumptions, Depth::Derive, observer)?.expect("all of it is derived"))
 }
 
 /// Ask what stands in the way of all variants that a request leads to, without deriving any: a
@@ -114,13 +114,13 @@ pub(crate) fn examine(
     inlining: &Inlining,
     observer: Observer<'_>,
 ) -> Result<(), Diagnostics> {
-    run(asked, Manner::with(inlining), Depth::Examine, observer).map(drop)
+    run(asked, DerivationAssumptions::with(inlining), Depth::Examine, observer).map(drop)
 }
 
 /// The pipeline, as far as `depth` says; without a derivation, if that is not all the way.
 fn run(
     asked: DerivationInput<'_>,
-    manner: Manner<'_>,
+    assumptions: DerivationAssumptions<'_>,
     depth: Depth,
     mut observer: Observer<'_>,
 ) -> Result<Option<Derivation>, Diagnostics> {
@@ -128,22 +128,24 @@ fn run(
     check_request::check_width(asked.options)?;
     let options = &asked.options.settled();
     let asked = DerivationInput { options, ..asked };
-    let mut manner = manner;
-    let mut staying = manner.staying.to_vec();
+    let mut assumptions = assumptions;
+    let mut staying = assumptions.staying.to_vec();
     loop {
-        manner = match derive_all(asked, manner, &staying, depth, &mut observer)? {
+        assumptions = match derive_all(asked, assumptions, &staying, depth, &mut observer)? {
             RunEnd::Ends(found) => return Ok(found.map(|d| *d)),
             RunEnd::Stay(loops) => {
                 staying.extend(loops);
-                manner
+                assumptions
             }
-            RunEnd::Needs(ProgramFact::Demands) => {
-                Manner { pieces: true, known: PriorFacts { demanded: true, ..manner.known }, ..manner }
-            }
+            RunEnd::Needs(ProgramFact::Demands) => DerivationAssumptions {
+                pieces: true,
+                known: PriorFacts { demanded: true, ..assumptions.known },
+                ..assumptions
+            },
             RunEnd::Needs(ProgramFact::Numbers) => {
-                Manner { known: PriorFacts { leaves_shadows: true, ..manner.known }, ..manner }
+                DerivationAssumptions { known: PriorFacts { leaves_shadows: true, ..assumptions.known }, ..assumptions }
             }
-            RunEnd::Needs(ProgramFact::UnalignedDoubles) => Manner { unaligned: true, ..manner },
+            RunEnd::Needs(ProgramFact::UnalignedDoubles) => DerivationAssumptions { unaligned: true, ..assumptions },
         };
     }
 }
@@ -160,22 +162,22 @@ enum RunEnd {
 
 fn derive_all(
     asked: DerivationInput<'_>,
-    manner: Manner<'_>,
+    assumptions: DerivationAssumptions<'_>,
     staying: &[StayingLoop],
     depth: Depth,
     observer: &mut Observer<'_>,
 ) -> Result<RunEnd, Diagnostics> {
-    let Primals { mut program, keys, normalised, problems, loops } = primals(asked, manner.inlining, staying);
-    program.unaligned_doubles |= manner.unaligned;
+    let Primals { mut program, keys, normalised, problems, loops } = primals(asked, assumptions.inlining, staying);
+    program.unaligned_doubles |= assumptions.unaligned;
     if !normalised.contains_key(&asked.request.func) {
         return Err(problems);
     }
     let bodies = normalised.iter().map(|(k, n)| (*k, n.body())).collect();
-    let mut summaries = Summaries::as_asked(&program, &bodies, manner.known);
+    let mut summaries = Summaries::as_asked(&program, &bodies, assumptions.known);
     let root = Variant::of_request(asked.request, &bodies[&asked.request.func].func.signature);
     handed_down::compute(&program, &bodies, &root, &mut summaries);
     let asked = DerivationInput { program: &program, ..asked };
-    let mut all = AllVariants::new(asked, manner, &normalised, &summaries, problems);
+    let mut all = AllVariants::new(asked, assumptions, &normalised, &summaries, problems);
     if let Err(need) = all.work_off(depth, observer) {
         return Ok(RunEnd::Needs(need));
     }
@@ -189,7 +191,7 @@ fn derive_all(
     all.finish()?;
     let AllVariants { found, account, task_floats, .. } = all;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    // Cotangents that come in fragments are known to one segment, a debug run knows the shadows
+    // Cotangents that come in pieces are known to one segment, a debug run knows the shadows
     // that it is told of, and sums of each task are added up in another order than the program's.
     let account = account || found.pieces && program.unaligned_doubles;
     let on_one_tape = account || asked.options.debug || asked.options.float_order == FloatOrder::AsWritten;
@@ -197,7 +199,7 @@ fn derive_all(
     // In forward mode nothing is added up.
     let forward = asked.options.mode == Mode::Tangent && !found.entries.is_empty() && !on_one_tape && !found.pieces;
     let task_floats = if has_strands { task_floats.only() } else { forward.then_some(8) };
-    let known = manner.known;
+    let known = assumptions.known;
     let combined_funcs = found.combined.iter().chain(&found.joint).map(|w| &w.func);
     let derived = combined_funcs.chain(found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
     let primals = with_called_by_rules(&program, keys, derived, &found.names);
@@ -213,7 +215,7 @@ struct Primals {
     /// Functions with a body that the root reaches.
     keys: Vec<FuncKey>,
     /// Those that may be derived, normalised.
-    normalised: IndexMap<FuncKey, Normalised>,
+    normalised: IndexMap<FuncKey, NormalisedPrimal>,
     /// Why others cannot be.
     problems: Diagnostics,
     /// Loops that have been made functions.
@@ -225,7 +227,7 @@ fn primals(asked: DerivationInput<'_>, inlining: &Inlining, staying: &[StayingLo
     let DerivationInput { request, options, isa, .. } = asked;
     let mut program = asked.program.clone();
     let mut problems = Diagnostics::default();
-    let mut normalised: IndexMap<FuncKey, Normalised> = IndexMap::default();
+    let mut normalised: IndexMap<FuncKey, NormalisedPrimal> = IndexMap::default();
     let mut keys = reach(&mut program, request.func);
     stack_states::derive_from_bodies(&mut program, &keys, request.func, options.mode);
     // Where memory is restored, allocators are derived, since all that they write is undone.
@@ -276,8 +278,8 @@ fn primals(asked: DerivationInput<'_>, inlining: &Inlining, staying: &[StayingLo
 /// The worklist, and what has come of it so far.
 struct AllVariants<'a> {
     asked: DerivationInput<'a>,
-    manner: Manner<'a>,
-    normalised: &'a IndexMap<FuncKey, Normalised>,
+    assumptions: DerivationAssumptions<'a>,
+    normalised: &'a IndexMap<FuncKey, NormalisedPrimal>,
     summaries: &'a Summaries,
     work: Worklist<'a>,
     /// Variants of the worklist that have been taken from it.
@@ -316,8 +318,8 @@ impl<'a> AllVariants<'a> {
     /// Nothing is derived yet.
     fn new(
         asked: DerivationInput<'a>,
-        manner: Manner<'a>,
-        normalised: &'a IndexMap<FuncKey, Normalised>,
+        assumptions: DerivationAssumptions<'a>,
+        normalised: &'a IndexMap<FuncKey, NormalisedPrimal>,
         summaries: &'a Summaries,
         problems: Diagnostics,
     ) -> Self {
@@ -328,14 +330,14 @@ impl<'a> AllVariants<'a> {
         names.of_c.extend(of_c.map(|s| (s.clone(), format!("{OF_C}{s}"))));
         Self {
             asked,
-            manner,
+            assumptions,
             normalised,
             summaries,
             work: Worklist::new(program, summaries),
             taken: 0,
             problems,
-            found: Derivation { names, pieces: manner.pieces, ..Derivation::default() },
-            account: manner.known.demanded,
+            found: Derivation { names, pieces: assumptions.pieces, ..Derivation::default() },
+            account: assumptions.known.demanded,
             task_floats: FloatSizes::default(),
             addressed: addressed(program, normalised),
             early: Vec::new(),
@@ -349,7 +351,7 @@ impl<'a> AllVariants<'a> {
 
     fn context(&self) -> Context<'a> {
         let DerivationInput { program, options, isa, .. } = self.asked;
-        Context { program, options, summaries: self.summaries, demanded: self.manner.known.demanded, isa }
+        Context { program, options, summaries: self.summaries, demanded: self.assumptions.known.demanded, isa }
     }
 
     /// Derive the root and all that it asks for. False if all have to start again, with demands.
@@ -400,7 +402,7 @@ impl<'a> AllVariants<'a> {
         }
         // What is refused is looked at for more of that, and for nothing else.
         let depth = if self.problems.is_empty() { depth } else { Depth::Examine };
-        let input = VariantInput { primal, variant: &variant, goal: goal.clone(), depth, fragments: self.found.pieces };
+        let input = VariantInput { primal, variant: &variant, goal: goal.clone(), depth, pieces: self.found.pieces };
         let cx = self.context();
         if let (Symbols::Pair(symbols), false) = (&goal.symbols, goal.is_root)
             && let Some((pair, entries)) = template::pair(cx, &variant, symbols, &mut self.work, &mut self.found.names)
@@ -472,7 +474,7 @@ impl<'a> AllVariants<'a> {
                 self.work.exactly(variant)
             };
             let symbol = primal_symbol(program, k);
-            self.found.captures.push(Addressable { symbol, signature, forward, pullback });
+            self.found.captures.push(AddressableFunction { symbol, signature, forward, pullback });
         }
     }
 
@@ -534,7 +536,7 @@ impl<'a> AllVariants<'a> {
         let asked_for = self.work.variants.len();
         for (variant, goal, place) in std::mem::take(&mut self.early) {
             let primal = &self.normalised[&variant.func];
-            let input = VariantInput { primal, variant: &variant, goal, depth: Depth::Derive, fragments: true };
+            let input = VariantInput { primal, variant: &variant, goal, depth: Depth::Derive, pieces: true };
             let cx = self.context();
             let observer = &mut Observer::default();
             let shared = VariantContext { work: &mut self.work, names: &mut self.found.names, observer };

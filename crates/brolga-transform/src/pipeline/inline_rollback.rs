@@ -28,7 +28,7 @@ use cranelift_codegen::ir;
 use crate::derived::Derivation;
 use crate::facts::Facts;
 use crate::pipeline::Observer;
-use crate::pipeline::all_variants::{DerivationInput, Manner, derive_in_manner, examine};
+use crate::pipeline::all_variants::{DerivationAssumptions, DerivationInput, derive_assuming, examine};
 use crate::plan::liveness::unfollowed;
 use crate::program::inline::Inlining;
 use crate::translate::stmt::AdStmts;
@@ -43,12 +43,12 @@ pub(crate) fn attempt(asked: DerivationInput<'_>) -> Result<(Inlining, Derivatio
         let mut found = Doubts::default();
         let mut look = |facts: &Facts<'_>, stmts: &AdStmts| found.extend(doubts(facts, stmts));
         let observer = Observer { stages: None, statements: Some(&mut look) };
-        let derivation = derive_in_manner(asked, Manner::with(inlining), observer)?;
+        let derivation = derive_assuming(asked, DerivationAssumptions::with(inlining), observer)?;
         Ok((derivation, found))
     };
     let never = Inlining::never();
     let how = options.inline.settled(options.effort);
-    let as_written = || derive_in_manner(asked, Manner::with(&never), Observer::default());
+    let as_written = || derive_assuming(asked, DerivationAssumptions::with(&never), Observer::default());
     if how == Inline::Never {
         return Ok((never.clone(), as_written()?));
     }

@@ -40,7 +40,7 @@ use crate::derived::{DerivedVariant, Symbols};
 use crate::emit::Emitter;
 use crate::facts::{Context, Facts};
 use crate::plan::table::Plan;
-use crate::primal::normalise::Normalised;
+use crate::primal::normalise::NormalisedPrimal;
 use crate::program::forward_root::{ServingVariant, served};
 use crate::program::variants::Worklist;
 use crate::shadow::store_for_add::overwrites;
@@ -98,13 +98,13 @@ pub(crate) enum Depth {
 
 /// One variant to derive.
 pub(crate) struct VariantInput<'a> {
-    pub primal: &'a Normalised,
+    pub primal: &'a NormalisedPrimal,
     pub variant: &'a Variant,
     pub goal: Goal,
     pub depth: Depth,
     /// Whether a function has been seen to move floats in pieces, so that all settle what they
     /// read.
-    pub fragments: bool,
+    pub pieces: bool,
 }
 
 /// What variants share while they are derived.
@@ -178,7 +178,7 @@ pub(crate) fn derive_variant<'a>(
     input: VariantInput<'a>,
     VariantContext { work, names, observer }: VariantContext<'_, '_, '_>,
 ) -> Result<Outcome<'a>, Diagnostics> {
-    let VariantInput { primal, variant, goal: Goal { symbols, mode, is_root }, depth, fragments } = input;
+    let VariantInput { primal, variant, goal: Goal { symbols, mode, is_root }, depth, pieces } = input;
 
     let (mut facts, refused) = Facts::compute(cx, primal, variant, mode, is_root);
     if mode != Mode::Tangent {
@@ -197,8 +197,8 @@ pub(crate) fn derive_variant<'a>(
     if depth == Depth::Examine {
         return Ok(Outcome::Examined);
     }
-    let fragments = fragments || facts.needs_pieces();
-    if cx.options.width != 1 && fragments {
+    let pieces = pieces || facts.needs_pieces();
+    if cx.options.width != 1 && pieces {
         return Err(batch::refused(&facts, IN_PIECES));
     }
     if is_root && let Some(found) = served(&facts, variant, work, cx.options) {
@@ -208,7 +208,7 @@ pub(crate) fn derive_variant<'a>(
     let stores_pointer = stored_pointer(&facts, &statements.stmts);
     let observed = observer.stages.is_some();
     // The emitter looks at statements whose fragments are about to be moved.
-    let emitter = Emitter::new(&facts, &statements.stmts, cx.isa, names, is_root, fragments);
+    let emitter = Emitter::new(&facts, &statements.stmts, cx.isa, names, is_root, pieces);
     let lift = (&mut lifted, &forward_of);
     let assembled = assemble(&facts, lift, &mut statements, symbols.both(), &mut ids, observed)?;
     if !observed && statements.stmts.len() >= LARGE {

@@ -4,21 +4,21 @@
 //! pullback needs their values in each iteration. Which of them can it have from the value in the
 //! iteration after?
 //!
-//! **Answer.** A block parameter `p` is *carried* if, wherever the pullback is behind its
+//! **Answer.** A block parameter `p` is *carried* if, wherever the pullback is after its
 //! definition, one variable holds its value. Crossing an edge `P → B` backwards, that stays true
 //!
-//! 1. if `B` is behind the definition as well and is not its block: it is the same `p`;
+//! 1. if `B` is after the definition as well and is not its block. It is the same `p`;
 //! 2. if `B` has a carried parameter `q` whose argument on this edge is `p` itself, or was computed
-//!    from `p` by steps that can be undone (`p + 1`, `p - x`, `p ^ (p << k)`, a rotation, …): `q`'s
-//!    value is the argument's, and undoing the steps gives `p`;
-//! 3. if the edge leaves the loop of `p`, or one around it: its last value is had at `B`, by
-//!    recording it if need be, once for the whole loop.
+//!    from `p` by steps that can be undone (`p + 1`, `p - x`, `p ^ (p << k)`, a rotation, …). The
+//!    value of `q` is the argument's, and undoing the steps gives `p`;
+//! 3. if the edge leaves the loop of `p`, or one around it. The block `B` knows the last value,
+//!    which is recorded if need be, once for the loop.
 //!
 //! These are conditions on all edges at once, so the sets of carried parameters are the greatest
 //! that satisfy them: assume all, take away what fails, until nothing does.
 //!
 //! **Invariant.** Undoing is exact: only wrapping integer operations that lose nothing are undone.
-//! Their other operand must be the same behind and before the edge (a constant, or defined outside
+//! Their other operand must be the same after and before the edge (a constant, or defined outside
 //! of the loop), or is what another carried parameter of `B` gets on it. Of an integer that is made
 //! narrower the low bits are enough where the steps before it need no others.
 //!
@@ -68,7 +68,7 @@ pub enum StepOperand {
     Nothing,
 }
 
-/// How a carried parameter is had on an edge: from a parameter of the edge's target, step by step.
+/// How a carried parameter is computed on an edge: from a parameter of the edge's target, step by step.
 pub(crate) type WayBack = (ir::Value, Vec<Undo>);
 
 /// The carried parameters.
@@ -149,13 +149,13 @@ impl Carry {
         c
     }
 
-    /// Whether a block is one where a parameter of `d` might be known: behind its definition, in
+    /// Whether a block is one where a parameter of `d` might be known: after its definition, in
     /// the outermost loop around it.
     fn concerns(cx: &CarryInput<'_>, d: ir::Block, outermost: LoopId, b: ir::Block) -> bool {
         cx.loops.contains(outermost, b) && cx.loops.dominates(d, b) && cx.returning.contains(b)
     }
 
-    /// Whether `r` is had on every edge out of `p`.
+    /// Whether `r` can be computed on every edge out of `p`.
     fn crosses(&mut self, cx: &CarryInput<'_>, r: ir::Value, d: ir::Block, l: LoopId, p: ir::Block) -> bool {
         cx.cfg.succs[p].iter().filter(|&&b| cx.returning.contains(b)).all(|&b| {
             if b != d && self.known[b].contains(r) {
@@ -201,7 +201,7 @@ impl Carry {
         cfg.blocks.iter().copied().filter(move |&b| self.known[b].contains(v))
     }
 
-    /// How a parameter of block `d` is had on an edge: `Ok(None)` if it is there already, `Err` if
+    /// How a parameter of block `d` is computed on an edge: `Ok(None)` if it is there already, `Err` if
     /// the edge leaves its loop and the target has to provide it.
     pub(crate) fn on_edge(
         &self,
@@ -220,7 +220,7 @@ impl Carry {
     }
 }
 
-/// Most operations that are looked at on the way back, and most of them one behind another.
+/// Most operations that are looked at on the way back, and most of them one after another.
 const MAX_SEEN: u32 = 64;
 const MAX_STEPS: u32 = 16;
 

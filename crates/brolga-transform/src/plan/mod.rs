@@ -15,7 +15,7 @@
 //! record is needed for any of it.
 //!
 //! The predecessor of a loop's header is the block that enters the loop if its induction variable
-//! has its first value, else the latch. The predecessor of a block behind a branch follows from the
+//! has its first value, else the latch. The predecessor of a block after a branch follows from the
 //! branch's condition, if that is to be had for nothing, or is kept in a frame that does not get
 //! longer by it. Otherwise it is in a frame slot if the block runs at most once, else it is the
 //! last bytes of the predecessor's record, where the reverse block looks before the predecessor's
@@ -25,7 +25,7 @@
 //! they read is read by the block that enters them. If they are reversed iteration by iteration, an
 //! iteration is to them what a call is to a function.
 //!
-//! Blocks are planned from the innermost loops outwards, since a loop asks the blocks behind it for
+//! Blocks are planned from the innermost loops outwards, since a loop asks the blocks after it for
 //! what it is to hold.
 //!
 //! **Invariants.** A record is pushed at the end of its block and popped at the start of the

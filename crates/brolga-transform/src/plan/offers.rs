@@ -3,7 +3,9 @@
 //! **Question.** By which ways could the reverse half have a name, and what stands in the way of
 //! computing it again?
 //!
-//! **Answer.** [`super::ways`] asks both, [`super::remarks`] says the second.
+//! **Answer.** [`Offer`] is what a way has for a name, and [`Offer::operands`] what that is
+//! computed from. [`obstacle`] says why an instruction cannot run again, [`computable`] which
+//! values can be computed at all.
 //!
 //! **Cost.** Expressions are followed 64 operations deep at most.
 

@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 use super::invert::{Carry, CarryInput};
 use super::min_cut::cheapest;
 use super::offers::{MAX_DEPTH, computable};
-use super::val_set::{Free, NameSet, ValSet};
+use super::val_set::{FreeNames, NameSet, ValSet};
 use crate::facts::Facts;
 use crate::plan::table::{HeldUpdate, Plan, Rerun, Source, Supply, Way, def_block, type_of};
 use crate::translate::stmt::AdStmts;
@@ -87,17 +87,17 @@ pub(super) struct Planner<'a, 'f> {
     read_at: HashMap<(ir::Block, Val), u32>,
     /// The same for the block that is being planned, and for all that may be computed on the way to
     /// what is read.
-    pub(super) had_at: HashMap<Val, u32>,
+    pub(super) available_at: HashMap<Val, u32>,
     /// Loads that can be done again once what was written since is undone, if everything is.
     pub(super) rewind: Option<RefCell<Rewind<'a>>>,
     /// Carried parameters that are read.
     pub(super) carried: IndexSet<ir::Value>,
-    /// Names that are held in a loop from behind it.
+    /// Names that are held in a loop, set after it.
     pub(super) hoisted: IndexSet<(LoopId, Val)>,
     /// Blocks whose reverses compute quotients again.
     pub(super) divides: EntitySet<ir::Block>,
     /// What can be had for nothing in the block that is being planned.
-    pub(super) free: Free,
+    pub(super) free: FreeNames,
     /// Frame slots of names, and of names as seen by one block.
     slots: ValMap<Option<FrameSlot>>,
     slots_in: HashMap<(Val, ir::Block), FrameSlot>,
@@ -141,12 +141,12 @@ impl<'a, 'f> Planner<'a, 'f> {
             varies: RefCell::default(),
             needed: one_each(func.dfg.num_blocks()),
             read_at: HashMap::default(),
-            had_at: HashMap::default(),
+            available_at: HashMap::default(),
             rewind: rewinds.then(|| RefCell::new(rewind(facts))),
             carried: IndexSet::default(),
             hoisted: IndexSet::default(),
             divides: EntitySet::new(),
-            free: Free::new(func.dfg.num_values()),
+            free: FreeNames::new(func.dfg.num_values()),
             slots: ValMap::new(func.dfg.num_values()),
             slots_in: HashMap::default(),
             home,
@@ -255,10 +255,10 @@ impl<'a, 'f> Planner<'a, 'f> {
         self.plan.frame = Some(layout);
     }
 
-    /// Find out when each name is had in the reverse of a block, at the earliest in the order of
+    /// Find out when each name is available in the reverse of a block, at the earliest in the order of
     /// the pullback: with the last statement that may ask for it, be it through other names. A name
     /// that is not asked for in the end does no harm.
-    fn when(&mut self, b: ir::Block) {
+    fn find_times(&mut self, b: ir::Block) {
         if self.rewind.is_none() {
             return;
         }
@@ -277,7 +277,7 @@ impl<'a, 'f> Planner<'a, 'f> {
             let args = self.load(v).or_else(|| self.computed(b, v)).map(|offer| offer.operands());
             work.extend(args.into_iter().flatten().map(|a| (n, Reverse(a))));
         }
-        self.had_at = at;
+        self.available_at = at;
     }
 
     /// The values that a block pushes. Whether it computes quotients again is decided here: if the
@@ -285,14 +285,14 @@ impl<'a, 'f> Planner<'a, 'f> {
     fn record(&mut self, b: ir::Block) -> Vec<Val> {
         self.divides.remove(b);
         self.free.forget();
-        let (recorded, divides) = self.record_as_it_is(b);
+        let (recorded, divides) = self.minimum_record(b);
         if !self.facts.options.runs(Pass::SlpDivisions) || !divides {
             return recorded;
         }
         let before = self.bytes(&recorded);
         self.divides.insert(b);
         self.free.forget();
-        let (fewer, _) = self.record_as_it_is(b);
+        let (fewer, _) = self.minimum_record(b);
         let after = self.bytes(&fewer);
         let pays = if self.facts.options.runs(Pass::CostModel) {
             after * OF_ALL.1 <= before * OF_ALL.0
@@ -304,19 +304,19 @@ impl<'a, 'f> Planner<'a, 'f> {
         }
         self.divides.remove(b);
         self.free.forget();
-        self.when(b);
+        self.find_times(b);
         recorded
     }
 
     /// What a block pushes as it stands, and whether a quotient of its own is among what it cannot
     /// compute.
-    fn record_as_it_is(&mut self, b: ir::Block) -> (Vec<Val>, bool) {
-        self.when(b);
+    fn minimum_record(&mut self, b: ir::Block) -> (Vec<Val>, bool) {
+        self.find_times(b);
         if self.plan.is_unrepeated(self.facts, b) {
             // All of it is free.
             return Default::default();
         }
-        // What is needed comes first, and behind it what may be recorded instead: each with how far
+        // What is needed comes first, and after it what may be recorded instead: each with how far
         // that is.
         let mut nodes: IndexMap<Val, u32> = IndexMap::default();
         for i in 0..self.needed[b].len() {

@@ -7,7 +7,7 @@
 //! 1. *One predecessor*: that one.
 //! 2. *The induction variable*: a header was entered from outside if the variable has its first
 //!    value, else from the latch.
-//! 3. *The condition* of the branch that the predecessors lie behind, or the index of its table, if
+//! 3. *The condition* of the branch that the predecessors lie after, or the index of its table, if
 //!    the reverse has that without a record.
 //! 4. *A number* that each predecessor leaves: in a frame slot if the block runs at most once, else
 //!    as the last bytes of its record. That is the block stack of Mooncake.

@@ -67,7 +67,7 @@ impl Planner<'_, '_> {
             }
             if recorded.contains(&v) {
                 all.insert(v);
-            } else if !self.is_at_hand(b, v) {
+            } else if !self.is_available(b, v) {
                 work.extend(self.made_of(b, v).into_iter().flatten());
             }
         }
@@ -80,7 +80,7 @@ impl Planner<'_, '_> {
         if let Some(&known) = at.get(&v) {
             return known;
         }
-        let made = if depth < MAX_DEPTH && !self.is_at_hand(b, v) { self.computed(b, v) } else { None };
+        let made = if depth < MAX_DEPTH && !self.is_available(b, v) { self.computed(b, v) } else { None };
         let found = made.map_or(0, |offer| {
             let Offer::Computed(inst, args) = offer else { return 0 };
             let last = args.iter().map(|&a| self.chain(b, Val::Primal(a), at, depth + 1)).max();

@@ -102,7 +102,7 @@ pub fn reason(facts: &Facts<'_>, plan: &Plan, supply: &Supply) -> &'static str {
         (Way::Reload, _) => "nothing has written to this memory since",
         (Way::ReloadAfterUndo, _) => "what was written there since has been undone by then",
         (Way::Quotient, _) => "its reverse divides by the same number, and both are one division",
-        (Way::AtHand | Way::Recompute, _) => "this costs less than memory, and the operands are there",
+        (Way::FromAvailableOperands | Way::Recompute, _) => "this costs less than memory, and the operands are there",
     }
 }
 

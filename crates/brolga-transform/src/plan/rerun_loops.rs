@@ -16,14 +16,14 @@
 //!   what it is passed to (arguments of branches) and what something is added to it makes; of
 //!   those, at each point one is live, and the one that is live at the end of a block is the one
 //!   that the block has ended up with. So all members have one cotangent, that which the sum has
-//!   behind the loop;
+//!   after the loop;
 //! - use all other cotangents in the iteration in which the value is made, or they belong to values
-//!   from in front of the loop, which only ever receive;
+//!   from before the loop, which only ever receive;
 //! - store to no shadow ([`crate::shadow::store_for_add`]) that another statement adds to, since
 //!   that depends on the order.
 //!
 //! **Block by block, or iteration by iteration.** If all other cotangents stay in one block, the
-//! reverses of its statements stand behind them. Otherwise an iteration is run as a whole, from the
+//! reverses of its statements stand after them. Otherwise an iteration is run as a whole, from the
 //! header to the latch, and then reversed, as a function of both halves is: its blocks run once
 //! each, so what they make is kept in variables ([`Plan::is_unrepeated`]). That is done if the loop
 //! is left by its header, if loops inside of it record nothing, and if much would be recorded
@@ -39,7 +39,7 @@
 //! **Invariants.** Contributions are the same as ever. They are added up in another order where
 //! several iterations add to one place, so gradients may differ by rounding, and by nothing else. A
 //! loop of which the forward half needs anything (its value, a trap) runs there, and then
-//! backwards: `derive` sees that when the graph has been pruned.
+//! backwards: `Assembly::replan` does that when the graph has been pruned.
 //!
 //! **Cost.** A few walks over each outermost loop that records; loads whose reverse stores are
 //! compared with all other loads of the loop. If a loop is found, the function is planned again.

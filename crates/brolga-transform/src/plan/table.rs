@@ -56,7 +56,7 @@ pub enum Source {
     Recompute(ir::Inst),
     /// In a variable that is held while the pullback is in a loop.
     Held,
-    /// An induction variable behind its loop, from the bound that it was compared with.
+    /// An induction variable after its loop, from the bound that it was compared with.
     Last(ExitValue),
 }
 
@@ -71,7 +71,7 @@ pub enum Way {
     HeldFromTape,
     /// It is defined at most once per call, and with little effort: one instruction computes it
     /// from what the reverse of the block has by then anyway.
-    AtHand,
+    FromAvailableOperands,
     /// It is defined at most once per call: it is kept in the frame.
     Frame,
     /// The block is the exit of its loop: it follows from the bound that it was compared with.
@@ -104,7 +104,7 @@ impl Way {
     pub const LIST: [Self; 13] = [
         Self::Constant,
         Self::HeldFromTape,
-        Self::AtHand,
+        Self::FromAvailableOperands,
         Self::Frame,
         Self::FinalAtExit,
         Self::FrameOfReader,

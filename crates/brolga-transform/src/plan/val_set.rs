@@ -73,7 +73,7 @@ pub(super) struct ValSet {
 const FEW: usize = 16;
 
 impl ValSet {
-    /// Put a name behind the others, unless it is among them.
+    /// Put a name after the others, unless it is among them.
     pub(super) fn insert(&mut self, name: Val) {
         if self.names.len() == FEW && self.known.is_empty() {
             self.known.extend(self.names.iter().copied());
@@ -100,13 +100,13 @@ impl std::ops::Deref for ValSet {
 }
 
 /// What is known of names in one block at a time: whether they are to be had there for nothing.
-pub(super) struct Free {
+pub(super) struct FreeNames {
     known: ValMap<(u32, bool)>,
     block: Option<ir::Block>,
     time: u32,
 }
 
-impl Free {
+impl FreeNames {
     /// Nothing is known, of a function with so many values.
     pub(super) fn new(values: usize) -> Self {
         Self { known: ValMap::new(values), block: None, time: 1 }

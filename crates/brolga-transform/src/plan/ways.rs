@@ -38,7 +38,7 @@ impl<'f> Planner<'_, 'f> {
             Way::HeldFromTape if self.home == FrameHome::Tape && self.is_unrepeated(v) => {
                 self.holder(b, v).map(Offer::Held)
             }
-            Way::AtHand if self.is_unrepeated(v) => self.at_hand(b, v).map(computed),
+            Way::FromAvailableOperands if self.is_unrepeated(v) => self.from_available_operands(b, v).map(computed),
             Way::Frame => self.is_unrepeated(v).then_some(Offer::Frame),
             Way::FinalAtExit if self.is_exit(b, v) => self.last_of(b, v).map(Offer::Final),
             Way::FrameOfReader => self.plan.is_unrepeated(self.facts, b).then_some(Offer::Frame),
@@ -49,7 +49,7 @@ impl<'f> Planner<'_, 'f> {
             Way::Recompute => self.operands(v).filter(|x| !reload(x.0)).map(computed),
             Way::Quotient => self.divided(b, v).map(computed),
             Way::ReloadAfterUndo => self.load_after_undo(b, v),
-            Way::HeldFromTape | Way::AtHand | Way::FinalAtExit | Way::Record => None,
+            Way::HeldFromTape | Way::FromAvailableOperands | Way::FinalAtExit | Way::Record => None,
         }
     }
 
@@ -91,7 +91,7 @@ impl<'f> Planner<'_, 'f> {
     }
 
     /// Whether a block has a name without a record and without computing it in each iteration.
-    pub(super) fn is_at_hand(&self, b: ir::Block, v: Val) -> bool {
+    pub(super) fn is_available(&self, b: ir::Block, v: Val) -> bool {
         Way::LIST.into_iter().any(|way| !way.computes() && self.offer(way, b, v).is_some())
     }
 
@@ -162,7 +162,7 @@ impl<'f> Planner<'_, 'f> {
 
     /// A load that gives the same once what was written since is undone.
     fn load_after_undo(&self, b: ir::Block, v: Val) -> Option<Offer<'f>> {
-        let at = *self.had_at.get(&v)?;
+        let at = *self.available_at.get(&v)?;
         let offer = self.load(v)?;
         let Offer::Computed(inst, _) = offer else { return None };
         self.rewind.as_ref()?.borrow_mut().reloads(inst, b, at).then_some(offer)
@@ -241,7 +241,7 @@ impl<'f> Planner<'_, 'f> {
         }
     }
 
-    /// Whether a block is entered where a value's loop ends. Farther behind there may be a variable
+    /// Whether a block is entered where a value's loop ends. Farther on there may be a variable
     /// that holds it.
     fn is_exit(&self, b: ir::Block, v: Val) -> bool {
         self.loops.headed_by(def_block(self.facts, v)).is_some_and(|l| self.exit_of(l, b).is_some())
@@ -267,7 +267,7 @@ impl<'f> Planner<'_, 'f> {
     /// What computes a value from others that the reverse of the block has by now anyway. To keep
     /// it takes two instructions on the stack, and a parameter of each join on the way to the end
     /// where it is not on all ways; this takes one, which is what counts with little effort.
-    fn at_hand(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
+    fn from_available_operands(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
         let def = def_block(self.facts, v);
         let costs = || match self.home {
             FrameHome::Tape => false,

@@ -16,7 +16,7 @@
 //!                                             v15 = ishl v13, 8
 //! ```
 //!
-//! The last iteration keeps the instructions, so that what is behind the loop finds its values.
+//! The last iteration keeps the instructions, so that what is after the loop finds its values.
 //!
 //! **Cost.** Nothing without a block that is its own successor and has such a shift; else each
 //! instruction of it once for each iteration.

@@ -1,12 +1,13 @@
-//! Numbers that are made of memory in case they are chosen: they are made where they are.
+//! Sinking of conversions: a number that a `select` may take is converted on the side that takes
+//! it.
 //!
 //! **Problem.** C writes `tag ? (double)u.i : u.d`, and an optimiser makes both numbers and selects
 //! one. Of an integer that is loaded and converted the run asks whether a float lies there
 //! ([`brolga_analysis::activity::numbers`]): here one does, whenever the conversion does not count.
 //!
 //! **Answer.** The `select` becomes a branch again. What only that arm needs moves to its side, and
-//! what the conversion is made of is loaded there once more. The load in front stays, for what else
-//! it is used for, and for its faults.
+//! what the conversion is made of is loaded there once more. The first load stays, for its other
+//! uses and for its faults.
 //!
 //! ```text
 //! v1 = load.i64 v0                      v1 = load.i64 v0
@@ -19,12 +20,12 @@
 //!                                   block2(v5: f64):
 //! ```
 //!
-//! The same for a `select` of integers of which a number is made. Not for what was loaded in front
-//! of a call or in another block, or of a store that may be to the same bytes: it may be something
-//! else by then.
+//! The same for a `select` of integers of which a number is made. Not for what was loaded in
+//! another block, or before a call or a store that may be to the same bytes: memory may have
+//! changed.
 //!
 //! **Cost.** Nothing where there is no conversion beside a `select`; else the uses of all values,
-//! and a walk over the block in front of each `select`. In the run a branch.
+//! and a walk over the block before each `select`. In the run a branch.
 
 use brolga_analysis::query::cell::{Base, cell_of};
 use brolga_analysis::query::{access_address, access_bytes, access_offset, is_plain_integer};
@@ -34,7 +35,7 @@ use cranelift_codegen::ir::{self, InstBuilder, Opcode, types};
 use cranelift_entity::EntitySet;
 use smallvec::SmallVec;
 
-/// Make them there.
+/// Sink conversions and the loads that they read to the sides of a branch.
 pub(crate) fn chosen_numbers(func: &mut ir::Function) {
     let has = |is: &dyn Fn(Opcode) -> bool| {
         let mut insts = func.layout.blocks().flat_map(|b| func.layout.block_insts(b));
@@ -54,7 +55,7 @@ pub(crate) fn chosen_numbers(func: &mut ir::Function) {
         }
     }
     let mut cx = ChosenCx { func, users };
-    // Those that are a part of another one's arm come behind it.
+    // Those that are a part of another one's arm come after it.
     let changed = selects.into_iter().rev().filter(|&select| cx.select(select)).count() > 0;
     if changed {
         func.dfg.resolve_all_aliases();
@@ -79,7 +80,7 @@ struct Arm {
     /// Instructions that nothing else needs, in order.
     moved: Vec<ir::Inst>,
     /// Instructions that are done once more, in order, and the value of each that is asked for.
-    again: Vec<ir::Inst>,
+    repeated: Vec<ir::Inst>,
 }
 
 struct ChosenCx<'a> {
@@ -128,7 +129,7 @@ impl ChosenCx<'_> {
     /// Give an arm its block.
     fn fill(&mut self, block: ir::Block, arm: &Arm, v: ir::Value, (behind, srcloc): (ir::Block, ir::SourceLoc)) {
         let mut copies: HashMap<ir::Value, ir::Value> = HashMap::default();
-        for &inst in &arm.again {
+        for &inst in &arm.repeated {
             let old = self.func.dfg.first_result(inst);
             let ty = self.func.dfg.ctrl_typevar(inst);
             let data = self.func.dfg.insts[inst];
@@ -176,7 +177,7 @@ impl ChosenCx<'_> {
         let mut loads: EntitySet<ir::Inst> = EntitySet::new();
         let (mut order, mut next, mut is_same) = (Vec::new(), func.layout.prev_inst(select), true);
         let mut stores: SmallVec<[ir::Inst; 4]> = SmallVec::new();
-        // Behind what it hands its value to nothing of an arm is left to find.
+        // After what it hands its value to nothing of an arm is left to find.
         let mut left: EntitySet<ir::Value> = EntitySet::new();
         left.insert(v);
         while let Some(inst) = next {
@@ -205,11 +206,10 @@ impl ChosenCx<'_> {
         let made_of =
             |&inst: &ir::Inst| is_conversion(func.dfg.insts[inst].opcode()).then(|| func.dfg.inst_args(inst)[0]);
         let ends: Vec<ir::Value> = order.iter().filter_map(made_of).chain(is_int.then_some(v)).collect();
-        let mut again =
-            Again { cx: self, here, moved: &moved, loads: &loads, made: Vec::new(), seen: HashMap::default() };
-        let any = ends.into_iter().filter(|&end| again.made_of_memory(end, 0)).count() > 0;
-        let again = again.made;
-        any.then_some(Arm { moved: order, again })
+        let mut found =
+            RepeatedInsts { cx: self, here, moved: &moved, loads: &loads, made: Vec::new(), seen: HashMap::default() };
+        let any = ends.into_iter().filter(|&end| found.made_of_memory(end, 0)).count() > 0;
+        any.then_some(Arm { moved: order, repeated: found.made })
     }
 
     /// Whether an instruction may be left out where its value is not used.
@@ -240,7 +240,7 @@ fn may_be_float(func: &ir::Function, load: ir::Inst) -> bool {
 }
 
 /// Whether a store is to other bytes than a load is from: both count from the same place, or the
-/// one is to a variable in front of a WebAssembly memory, as the stack pointer is, and the other
+/// one is to a variable before a WebAssembly memory, as the stack pointer is, and the other
 /// from the memory.
 fn are_apart(func: &ir::Function, store: ir::Inst, load: ir::Inst) -> bool {
     let cell = |inst| {
@@ -263,7 +263,7 @@ fn are_apart(func: &ir::Function, store: ir::Inst, load: ir::Inst) -> bool {
 }
 
 /// What is done once more.
-struct Again<'a, 'b> {
+struct RepeatedInsts<'a, 'b> {
     cx: &'a ChosenCx<'b>,
     here: ir::Block,
     moved: &'a EntitySet<ir::Inst>,
@@ -272,7 +272,7 @@ struct Again<'a, 'b> {
     seen: HashMap<ir::Value, bool>,
 }
 
-impl Again<'_, '_> {
+impl RepeatedInsts<'_, '_> {
     /// Whether a value is made of memory that may hold a float. What it is made of is noted.
     fn made_of_memory(&mut self, v: ir::Value, steps: u32) -> bool {
         if let Some(&known) = self.seen.get(&v) {

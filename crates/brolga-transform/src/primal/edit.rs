@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use cranelift_codegen::cursor::{Cursor, FuncCursor};
 use cranelift_codegen::ir;
 
-/// A cursor in front of an instruction, for what has its source location.
+/// A cursor before an instruction, for what has its source location.
 pub(crate) fn before(func: &mut ir::Function, inst: ir::Inst) -> FuncCursor<'_> {
     let srcloc = func.srcloc(inst);
     let mut pos = FuncCursor::new(func).at_inst(inst);
@@ -37,7 +37,7 @@ impl BlockArgs {
         self.0.entry((from, to)).or_default().push((n, arg));
     }
 
-    /// Write them behind those that are there.
+    /// Write them after those that are there.
     pub(crate) fn write(self, func: &mut ir::Function) {
         for ((from, to), mut args) in self.0 {
             args.sort_unstable_by_key(|a| a.0);

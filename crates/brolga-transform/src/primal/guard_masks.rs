@@ -58,16 +58,16 @@ pub(crate) fn masks(func: &mut ir::Function) {
     // Bits that were masked, and the float that they are of.
     let mut chosen_floats: HashMap<ir::Value, ir::Value> = HashMap::default();
     for &inst in &all {
-        let Some(kept) = kept(func, inst) else { continue };
+        let Some(masked) = masked_float(func, inst) else { continue };
         let result = func.dfg.first_result(inst);
-        let (ty, whole) = (func.dfg.value_type(kept.float), func.dfg.value_type(result));
-        if ty == whole {
-            let [c, x, zero] = choice(func, inst, &kept, ty);
+        let (ty, result_ty) = (func.dfg.value_type(masked.float), func.dfg.value_type(result));
+        if ty == result_ty {
+            let [c, x, zero] = choice(func, inst, &masked, ty);
             func.replace(inst).select(c, x, zero);
         } else {
-            let [c, x, zero] = choice(func, inst, &kept, ty);
+            let [c, x, zero] = choice(func, inst, &masked, ty);
             let chosen = before(func, inst).ins().select(c, x, zero);
-            func.replace(inst).bitcast(whole, MemFlagsData::new(), chosen);
+            func.replace(inst).bitcast(result_ty, MemFlagsData::new(), chosen);
             chosen_floats.insert(result, chosen);
         }
     }
@@ -89,23 +89,23 @@ pub(crate) fn masks(func: &mut ir::Function) {
 }
 
 /// The operands of the `select`.
-fn choice(func: &mut ir::Function, inst: ir::Inst, kept: &MaskedFloat, ty: Type) -> [ir::Value; 3] {
-    let ZeroTest { of, at_zero, at_nan } = kept.by;
+fn choice(func: &mut ir::Function, inst: ir::Inst, masked: &MaskedFloat, ty: Type) -> [ir::Value; 3] {
+    let ZeroTest { of, at_zero, at_nan } = masked.by;
     let asked = func.dfg.value_type(of);
     let mut pos = before(func, inst);
     let mut constant = |ty| if ty == types::F32 { pos.ins().f32const(0.0) } else { pos.ins().f64const(0.0) };
     let origin = constant(asked);
-    let zero = kept.zero.unwrap_or_else(|| constant(ty));
+    let zero = masked.zero.unwrap_or_else(|| constant(ty));
     let differs = pos.ins().fcmp(FloatCC::NotEqual, of, origin);
     if at_zero != at_nan {
-        return [differs, kept.float, zero];
+        return [differs, masked.float, zero];
     }
-    let number = pos.ins().select(differs, kept.float, zero);
+    let number = pos.ins().select(differs, masked.float, zero);
     [pos.ins().fcmp(FloatCC::Ordered, of, of), number, zero]
 }
 
 /// A scalar float that an instruction keeps or makes zero, unless the normal form is there already.
-fn kept(func: &ir::Function, inst: ir::Inst) -> Option<MaskedFloat> {
+fn masked_float(func: &ir::Function, inst: ir::Inst) -> Option<MaskedFloat> {
     let data = func.dfg.insts[inst];
     let ty = func.dfg.value_type(*func.dfg.inst_results(inst).first()?);
     if !matches!(ty, types::F32 | types::F64 | types::I32 | types::I64) {

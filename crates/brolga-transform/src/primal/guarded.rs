@@ -9,7 +9,7 @@
 //! **Answer.** A zero where a factor is equal to zero is a mask where it is not. A mask of a
 //! vector's bits as integers, as all are in modules, becomes one of the vector. A scalar mask
 //! becomes a `select`. A product that was computed in one lane of a vector is computed by itself.
-//! The steps between the factors and the mask are done once more in front of it, if they stand in
+//! The steps between the factors and the mask are done once more before it, if they stand in
 //! another block.
 //!
 //! ```text
@@ -234,7 +234,7 @@ fn single_lane(func: &mut ir::Function, inst: ir::Inst) {
 /// Operations on vectors, done on one lane.
 struct Lanes<'a> {
     func: &'a mut ir::Function,
-    /// In front of which they go.
+    /// Before which they go.
     inst: ir::Inst,
     /// A scalar that is a name of its own.
     g: ir::Value,

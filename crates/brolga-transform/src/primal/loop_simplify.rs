@@ -5,10 +5,13 @@
 //! what the loop's integers were. A log of block numbers and values tells, at a price for each
 //! iteration; a counter that runs backwards costs nothing.
 //!
-//! **After this pass** every natural loop has
+//! **Answer.** Loops are brought into one form, in which such a counter is there: blocks are put in
+//! where edges enter, leave or come back, and a counter where the program has none.
+//!
+//! **After.** Every natural loop has
 //! - one block that enters its header, and one latch, the source of its only back edge;
 //! - exit blocks of its own: where an edge leaves the loop, it goes to a block that has no other
-//!   predecessor, so whatever the pullback must know when it comes into the loop from behind can be
+//!   predecessor, so whatever the pullback must know when it enters the loop backwards can be
 //!   put there;
 //! - an *induction variable* in its header that does not come back to its first value: one that the
 //!   program has, or an `i64` that counts iterations. What is not asked of such a counter,
@@ -35,7 +38,7 @@
 //! **Cost.** The flow graph and its loops are computed at most three times, and once more for each
 //! round in which a join is taken apart.
 //!
-//! Source: loop simplification of LLVM, for the form; the counter is ours.
+//! **Source.** Loop simplification of LLVM, for the form; the counter is ours.
 
 use brolga_analysis::cfg::edge_args;
 use brolga_analysis::{Cfg, Loop, LoopId, Loops};
@@ -169,7 +172,7 @@ fn split(func: &mut ir::Function, from: ir::Block, to: ir::Block) {
 }
 
 /// Where more than two ways meet in a loop, let two that part at a branch on numbers that go in
-/// steps meet in front of the others, so that each join has a condition of its own. Whether there
+/// steps meet before the others, so that each join has a condition of its own. Whether there
 /// was such a join.
 fn nest(func: &mut ir::Function, cfg: &Cfg, loops: &Loops) -> bool {
     let mut found = false;

@@ -74,12 +74,12 @@ fn is_of_other_lanes(func: &ir::Function, inst: ir::Inst) -> bool {
     from.is_vector() && to.is_vector() && to.lane_type().is_float() && from.lane_type().bits() != to.lane_type().bits()
 }
 
-/// A byte of a value; none is zero.
+/// A byte of a value. `None` stands for a byte that is zero.
 type Byte = Option<(ir::Value, u8)>;
 
 /// What a value is made of.
 #[derive(Clone)]
-struct Made {
+struct ByteSources {
     bytes: Rc<[Byte]>,
     /// How many were put together, of those that are looked at.
     parts: u32,
@@ -90,7 +90,7 @@ const FEW: u32 = 2;
 
 struct MovedBytes<'a> {
     func: &'a mut ir::Function,
-    known: HashMap<ir::Value, Made>,
+    known: HashMap<ir::Value, ByteSources>,
 }
 
 impl MovedBytes<'_> {
@@ -102,16 +102,17 @@ impl MovedBytes<'_> {
             return false;
         }
         let results = self.func.dfg.inst_results(inst).to_vec();
-        let new: Option<Vec<Is>> = results.iter().map(|&r| self.is(inst, r, &self.known.get(&r)?.bytes)).collect();
+        let new: Option<Vec<ByteIdiom>> =
+            results.iter().map(|&r| self.is(inst, r, &self.known.get(&r)?.bytes)).collect();
         let Some(new) = new else { return false };
         let new: Vec<ir::Value> = new.into_iter().map(|is| self.write(inst, is)).collect();
         self.func.dfg.clear_results(inst);
         for (r, new) in results.into_iter().zip(new) {
             self.func.dfg.change_to_alias(r, new);
-            let Made { bytes, parts } = self.known[&r].clone();
+            let ByteSources { bytes, parts } = self.known[&r].clone();
             // What is taken out of two words again is a word.
             let parts = if self.func.dfg.value_type(new) == types::I128 { parts } else { 0 };
-            self.known.entry(new).or_insert(Made { bytes, parts });
+            self.known.entry(new).or_insert(ByteSources { bytes, parts });
         }
         self.func.layout.remove_inst(inst);
         true
@@ -122,7 +123,7 @@ impl MovedBytes<'_> {
     }
 
     /// What is known of a value: itself, if nothing else.
-    fn of(&self, v: ir::Value) -> Made {
+    fn of(&self, v: ir::Value) -> ByteSources {
         let v = self.func.dfg.resolve_aliases(v);
         if let Some(made) = self.known.get(&v) {
             return made.clone();
@@ -130,12 +131,12 @@ impl MovedBytes<'_> {
         let zeros = constant_bytes(self.func, v);
         let is_zero = |i: u32| zeros.as_ref().is_some_and(|c| c[i as usize] == 0);
         let n = self.func.dfg.value_type(v).bytes();
-        Made { bytes: (0..n).map(|i| (!is_zero(i)).then_some((v, i as u8))).collect(), parts: 0 }
+        ByteSources { bytes: (0..n).map(|i| (!is_zero(i)).then_some((v, i as u8))).collect(), parts: 0 }
     }
 }
 
 /// What a value is.
-enum Is {
+enum ByteIdiom {
     /// This one, seen as another type if need be.
     Same(ir::Value, Type),
     /// A half of this integer of 128 bits: the upper one?
@@ -148,7 +149,7 @@ enum Is {
 
 impl MovedBytes<'_> {
     /// What a value is, by its bytes, if that is another one.
-    fn is(&self, inst: ir::Inst, v: ir::Value, bytes: &[Byte]) -> Option<Is> {
+    fn is(&self, inst: ir::Inst, v: ir::Value, bytes: &[Byte]) -> Option<ByteIdiom> {
         let (of, first) = (*bytes.first()?)?;
         let dfg = &self.func.dfg;
         let (ty, from) = (dfg.value_type(v), dfg.value_type(of));
@@ -161,16 +162,16 @@ impl MovedBytes<'_> {
             return None;
         }
         if whole && is(&|i| i32::from(i)) {
-            return (ty == from || op != Opcode::Bitcast).then_some(Is::Same(of, ty));
+            return (ty == from || op != Opcode::Bitcast).then_some(ByteIdiom::Same(of, ty));
         }
         if from == types::I128 && ty == types::I64 && first % 8 == 0 && is(&|i| i32::from(first + i)) {
-            return (op != Opcode::Isplit && op != Opcode::Ireduce).then_some(Is::Half(of, first == 8));
+            return (op != Opcode::Isplit && op != Opcode::Ireduce).then_some(ByteIdiom::Half(of, first == 8));
         }
         if ty == types::I128 && op != Opcode::Iconcat {
-            return Some(Is::Two([self.word(&bytes[..8])?, self.word(&bytes[8..])?]));
+            return Some(ByteIdiom::Two([self.word(&bytes[..8])?, self.word(&bytes[8..])?]));
         }
         let swapped = whole && ty.is_int() && ty.bytes() <= 8 && op != Opcode::Bswap;
-        (swapped && is(&|i| n - 1 - i32::from(i))).then_some(Is::Swapped(of, ty))
+        (swapped && is(&|i| n - 1 - i32::from(i))).then_some(ByteIdiom::Swapped(of, ty))
     }
 
     /// The word that eight bytes are, as a value and the byte with which it begins there: one of 64
@@ -186,25 +187,25 @@ impl MovedBytes<'_> {
         is.then_some(Some((of, first)))
     }
 
-    /// Write it in front of an instruction.
-    fn write(&mut self, inst: ir::Inst, is: Is) -> ir::Value {
+    /// Write it before an instruction.
+    fn write(&mut self, inst: ir::Inst, is: ByteIdiom) -> ir::Value {
         match is {
-            Is::Same(v, ty) => self.cast(inst, v, ty),
-            Is::Half(v, upper) => {
+            ByteIdiom::Same(v, ty) => self.cast(inst, v, ty),
+            ByteIdiom::Half(v, upper) => {
                 let (low, high) = before(self.func, inst).ins().isplit(v);
                 if upper { high } else { low }
             }
-            Is::Two(words) => {
+            ByteIdiom::Two(words) => {
                 let [low, high] = words.map(|word| match word {
                     None => before(self.func, inst).ins().iconst(types::I64, 0),
                     Some((v, first)) if self.func.dfg.value_type(v) == types::I128 => {
-                        self.write(inst, Is::Half(v, first == 8))
+                        self.write(inst, ByteIdiom::Half(v, first == 8))
                     }
                     Some((v, _)) => self.cast(inst, v, types::I64),
                 });
                 before(self.func, inst).ins().iconcat(low, high)
             }
-            Is::Swapped(v, ty) => {
+            ByteIdiom::Swapped(v, ty) => {
                 let x = self.cast(inst, v, ty);
                 before(self.func, inst).ins().bswap(x)
             }
@@ -223,7 +224,7 @@ impl MovedBytes<'_> {
     }
 
     /// Which bytes a result is made of. None of it stands for anything if that is not known.
-    fn made(&self, inst: ir::Inst, v: ir::Value) -> Option<Made> {
+    fn made(&self, inst: ir::Inst, v: ir::Value) -> Option<ByteSources> {
         let func = &*self.func;
         let args = func.dfg.inst_args(inst);
         let data = func.dfg.insts[inst];
@@ -236,7 +237,7 @@ impl MovedBytes<'_> {
         let one = |at: &dyn Fn(usize) -> Option<usize>| {
             let from = self.of(args[0]);
             let bytes = (0..n).map(|i| at(i).and_then(|at| from.bytes[at])).collect();
-            Some(Made { bytes, parts: from.parts.max(wide) })
+            Some(ByteSources { bytes, parts: from.parts.max(wide) })
         };
         let shift = || {
             let k = constant_int(func, args[1]).filter(|k| k % 8 == 0 && !ty.is_vector())?;
@@ -260,14 +261,14 @@ impl MovedBytes<'_> {
             Opcode::Iconcat => {
                 let (low, high) = (self.of(args[0]), self.of(args[1]));
                 let bytes = low.bytes.iter().chain(high.bytes.iter()).copied().collect();
-                Some(Made { bytes, parts: low.parts.max(high.parts) })
+                Some(ByteSources { bytes, parts: low.parts.max(high.parts) })
             }
             Opcode::Bitcast => {
                 let from = func.dfg.value_type(args[0]);
                 let lanes = from.is_vector() || ty.is_vector() || from.bits() == 128;
                 let moved = (!lanes || little(func, inst)).then(|| one(&Some))??;
                 let seen = if is_of_other_lanes(func, inst) { FEW + 1 } else { 0 };
-                Some(Made { parts: moved.parts.max(seen), ..moved })
+                Some(ByteSources { parts: moved.parts.max(seen), ..moved })
             }
             Opcode::Extractlane => {
                 let InstructionData::BinaryImm8 { imm, .. } = data else { return None };
@@ -285,7 +286,7 @@ impl MovedBytes<'_> {
                     (0xff, b) => b,
                     _ => here(i),
                 };
-                Some(Made { bytes: mask.iter().enumerate().map(byte).collect(), parts: from.parts.max(wide) })
+                Some(ByteSources { bytes: mask.iter().enumerate().map(byte).collect(), parts: from.parts.max(wide) })
             }
             Opcode::Bor | Opcode::Bxor => {
                 let (x, y) = (self.of(args[0]), self.of(args[1]));
@@ -294,7 +295,7 @@ impl MovedBytes<'_> {
                     _ => here(i),
                 };
                 let parts = x.parts.max(1) + y.parts.max(1);
-                Some(Made { bytes: (0..n).map(byte).collect(), parts: parts.max(wide) })
+                Some(ByteSources { bytes: (0..n).map(byte).collect(), parts: parts.max(wide) })
             }
             _ => None,
         }

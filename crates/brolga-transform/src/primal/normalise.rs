@@ -3,6 +3,8 @@
 //! **Question.** A frontend may write what the rest of the pipeline would have to ask about in many
 //! places. On which form may it rely?
 //!
+//! **Answer.** On one normal form, which the passes of `PASSES` make, one after the other.
+//!
 //! **Before.** A verified function of the program, its calls replaced or not
 //! ([`crate::program::inline`]). **After.**
 //! - no loop over the bytes of a word by shifts that vary ([`crate::primal::byte_loops`]);
@@ -35,7 +37,7 @@
 //!   modulo that, and an analysis of where bits go does not;
 //! - no `shuffle` with an operand of which it takes nothing (what there is in it would count as
 //!   used);
-//! - every block laid out behind those that dominate it, so that a walk over the layout meets
+//! - every block laid out after those that dominate it, so that a walk over the layout meets
 //!   definitions before uses;
 //! - no stack limit (the forward pass has another frame; faults on the guard page are caught by the
 //!   run time);
@@ -88,7 +90,7 @@ use brolga_clif::simplify_cfg::{join, resolve_aliases};
 
 /// A normalised function.
 #[derive(Clone, Debug)]
-pub struct Normalised {
+pub struct NormalisedPrimal {
     /// Which function of the program.
     pub key: FuncKey,
     /// Its body.
@@ -101,7 +103,7 @@ pub struct Normalised {
     pub uses: Uses,
 }
 
-impl Normalised {
+impl NormalisedPrimal {
     /// With what all analyses ask for. Loops may be known from before: they are made of nothing but
     /// blocks; edges, if nothing has been done since.
     fn new(key: FuncKey, func: ir::Function, loops: Option<Loops>, cfg: Option<Cfg>) -> Self {
@@ -168,7 +170,7 @@ pub struct PrimalCx<'a> {
 }
 
 /// Normalise a function of the program: its body, or what inlining has made of it.
-pub fn normalise(body: ir::Function, cx: PrimalCx<'_>) -> Result<Normalised, Diagnostics> {
+pub fn normalise(body: ir::Function, cx: PrimalCx<'_>) -> Result<NormalisedPrimal, Diagnostics> {
     let PrimalCx { program, key, isa, enabled, .. } = cx;
     let mut func = body;
     func.stack_limit = None;
@@ -211,10 +213,10 @@ pub fn normalise(body: ir::Function, cx: PrimalCx<'_>) -> Result<Normalised, Dia
     // Mostly nothing had to be done.
     if is_numbered(&func, &order) {
         let cfg = (!merged && made(&func) == before).then_some(cfg);
-        return Ok(Normalised::new(key, func, Some(loops), cfg));
+        return Ok(NormalisedPrimal::new(key, func, Some(loops), cfg));
     }
     let same = order.iter().zip(0..).all(|(b, i)| b.as_u32() == i);
-    Ok(Normalised::new(key, renumber(&func, &order), same.then_some(loops), None))
+    Ok(NormalisedPrimal::new(key, renumber(&func, &order), same.then_some(loops), None))
 }
 
 /// Where the target is big-endian, each access says so: to passes that look at parts of what was
@@ -430,7 +432,7 @@ fn tail_calls(program: &Program, key: FuncKey, func: &mut ir::Function) {
         InstructionData::Call { func_ref, .. } => program.callee(func, func_ref) == Some(key),
         _ => false,
     };
-    // A second entry in front of the first block, which becomes the head of the loop.
+    // A second entry before the first block, which becomes the head of the loop.
     let entry = func.layout.entry_block().expect("a function has an entry");
     if insts.iter().any(|&i| is_self(func, i)) {
         let front = func.dfg.make_block();
@@ -464,7 +466,7 @@ fn tail_calls(program: &Program, key: FuncKey, func: &mut ir::Function) {
 /// If a block is laid out before one that dominates it, lay all of them out in reverse postorder.
 /// Otherwise the order stays: readers of dumps know it.
 pub(super) fn lay_out(func: &mut ir::Function) {
-    // Where each block has a predecessor in front of it, all that dominates it is there, too: it
+    // Where each block has a predecessor before it, all that dominates it is there, too: it
     // dominates that predecessor.
     let mut reached: EntitySet<ir::Block> = EntitySet::new();
     reached.extend(func.layout.entry_block());
@@ -537,7 +539,7 @@ fn split_parallel_edges(func: &mut ir::Function) {
     // The last block that was seen to lead to each.
     let mut from: SecondaryMap<ir::Block, Option<ir::Block>> = one_each(func.dfg.num_blocks());
     while let Some(b) = next {
-        // What is made on the way stands behind the block that it is made for.
+        // What is made on the way stands after the block that it is made for.
         next = func.layout.next_block(b);
         let last = func.layout.last_inst(b).expect("a block has a terminator");
         let dfg = &mut func.dfg;

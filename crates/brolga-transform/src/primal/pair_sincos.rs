@@ -6,7 +6,7 @@
 //! are asked for in one place they are hardly dearer than one (they become one call of `sincos`
 //! where that gives the same bits).
 //!
-//! **Answer.** Behind a sine that is multiplied, or divides or is divided, a cosine of the same
+//! **Answer.** After a sine that is multiplied, or divides or is divided, a cosine of the same
 //! angle is put, and the other way round, if there is none. The reverse of such a product reads the
 //! sine, so the call stays in the forward half, whatever becomes of the rest. The rule of the one
 //! finds the other ([`crate::translate::rules`]), and the planner records that instead of the

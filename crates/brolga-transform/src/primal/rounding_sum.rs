@@ -50,11 +50,11 @@ struct Removal {
     inst: ir::Inst,
     /// What it comes off.
     from: Value,
-    constant: Constant,
+    constant: RoundingConstant,
 }
 
 /// What comes off.
-enum Constant {
+enum RoundingConstant {
     /// A constant with this exponent.
     Known(i32),
     /// Perhaps one, from memory.
@@ -93,7 +93,7 @@ fn removal(func: &ir::Function, inst: ir::Inst) -> Option<Removal> {
     }
     let of = |from, constant, is: &dyn Fn(Shift) -> bool| {
         let shift = shift_of(func, constant).filter(|&s| is(s))?;
-        Some(Removal { inst, from, constant: Constant::Known(shift.exponent) })
+        Some(Removal { inst, from, constant: RoundingConstant::Known(shift.exponent) })
     };
     if opcode == Opcode::Fadd {
         let is = |s: Shift| s.negative == Some(true);
@@ -122,7 +122,7 @@ fn loaded(func: &ir::Function, inst: ir::Inst) -> Option<Removal> {
             (Opcode::Fsub, Opcode::Fadd) => args[1] == c,
             _ => false,
         };
-        (was_there && is_loaded(c)).then_some(Removal { inst, from, constant: Constant::Loaded(c) })
+        (was_there && is_loaded(c)).then_some(Removal { inst, from, constant: RoundingConstant::Loaded(c) })
     })
 }
 
@@ -146,8 +146,8 @@ fn ask(func: &mut ir::Function, removal: &Removal) {
     let (difference, dfg) = pos.ins().Binary(opcode, ty, args[0], args[1]);
     let difference = dfg.first_result(difference);
     let (is_rounded, rounded) = match removal.constant {
-        Constant::Known(exponent) => by_size(&mut pos, removal.from, difference, exponent),
-        Constant::Loaded(c) => (is_shift(&mut pos, c), pos.ins().nearest(difference)),
+        RoundingConstant::Known(exponent) => by_size(&mut pos, removal.from, difference, exponent),
+        RoundingConstant::Loaded(c) => (is_shift(&mut pos, c), pos.ins().nearest(difference)),
     };
     let (opcode, which) = if ty.is_vector() {
         let flags = ir::MemFlagsData::new().with_endianness(ir::Endianness::Little);
@@ -176,7 +176,7 @@ fn by_size(pos: &mut FuncCursor<'_>, from: Value, difference: Value, exponent: i
     (is_rounded, pos.ins().fmul(rounded, down))
 }
 
-/// Whether a number is the least, or one and a half times the least, that has no digits behind the
+/// Whether a number is the least, or one and a half times the least, that has no digits after the
 /// point.
 fn is_shift(pos: &mut FuncCursor<'_>, c: Value) -> Value {
     let ty = pos.func.dfg.value_type(c);

@@ -181,14 +181,14 @@ type SumTable = HashMap<(ir::Value, usize), Sum>;
 
 /// What is asked about: a function with canonical loops.
 #[derive(Clone, Copy)]
-pub struct Affine<'a> {
+pub struct AffineContext<'a> {
     /// The function.
     pub func: &'a ir::Function,
     /// Its loops.
     pub loops: &'a Loops,
 }
 
-impl Affine<'_> {
+impl AffineContext<'_> {
     /// A 64-bit integer, at a place in these loops (outermost first).
     pub fn sum(&self, v: ir::Value, around: &[LoopId]) -> Sum {
         self.sum_at(v, around, 0, &mut SumTable::default())
@@ -304,7 +304,7 @@ impl Affine<'_> {
         (0..self.func.dfg.block_params(lp.header).len()).find_map(|i| {
             let iv = induction(self.func, self.loops, l, i)?;
             let test = exit_test(self.func, self.loops, l, &iv, from, to)?;
-            // Behind an iteration that has not asked, a bound below the start is one iteration.
+            // After an iteration that has not asked, a bound below the start is one iteration.
             let asked_first = from == lp.header && !test.of_next;
             let exact =
                 test.cc == ir::condcodes::IntCC::Equal && (asked_first || test.of_next && from == lp.latches[0]);

@@ -103,7 +103,7 @@ impl Derivation {
         }
     }
 
-    /// The same, to be compiled: behind its thunk, if it has one. Of a function that has been taken
+    /// The same, to be compiled: after its thunk, if it has one. Of a function that has been taken
     /// its signature is left.
     ///
     /// # Errors

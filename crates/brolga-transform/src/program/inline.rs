@@ -428,7 +428,7 @@ impl<'a> Caller<'a> {
                 if (inst.as_u32() as usize) < original_insts {
                     continue;
                 }
-                // Behind the tags that the call had. What has none is the jump behind a call that
+                // After the tags that the call had. What has none is the jump after a call that
                 // was a tail call.
                 let tag = match func.debug_tags.get(inst).last() {
                     Some(&DebugTag::User(copy)) => Some(copy),

@@ -19,7 +19,7 @@ use cranelift_codegen::ir::{self, InstBuilder, Opcode, UserFuncName};
 use cranelift_entity::EntitySet;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use crate::primal::normalise::Normalised;
+use crate::primal::normalise::NormalisedPrimal;
 
 /// Functions that the root reaches. A known function whose address is taken gets a thunk with a
 /// body, so that it can be derived like anything else.
@@ -106,7 +106,7 @@ pub(crate) fn primal_symbol(program: &Program, k: FuncKey) -> String {
 }
 
 /// Functions with a body whose address is taken, in order of discovery.
-pub(crate) fn addressed(program: &Program, normalised: &IndexMap<FuncKey, Normalised>) -> Vec<FuncKey> {
+pub(crate) fn addressed(program: &Program, normalised: &IndexMap<FuncKey, NormalisedPrimal>) -> Vec<FuncKey> {
     let mut out: IndexSet<FuncKey> = IndexSet::default();
     for (symbol, _) in normalised.values().flat_map(|n| addresses(&n.func)) {
         let is_derived = |k: FuncKey| program.funcs[k].body.is_some() && program.funcs[k].rule.is_none();

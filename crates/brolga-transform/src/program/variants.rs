@@ -26,7 +26,7 @@
 //!
 //! **Source.** Procedure cloning (Cooper, Hall and Kennedy, 1993), with a bound.
 
-use brolga_analysis::{ParamMode, Preserved, ResultMode, Summaries, Variant};
+use brolga_analysis::{ParamMode, PreservedMemory, ResultMode, Summaries, Variant};
 use brolga_ir::inst::Shape;
 use brolga_ir::map::{HashMap, IndexSet};
 use brolga_ir::{FuncKey, Program};
@@ -57,7 +57,7 @@ pub(crate) struct Worklist<'a> {
     pub variants: IndexSet<(Variant, VariantForm)>,
     per_func: HashMap<(FuncKey, VariantForm), u32>,
     /// What has been told is kept, by function.
-    preserved: HashMap<FuncKey, IndexSet<Preserved>>,
+    preserved: HashMap<FuncKey, IndexSet<PreservedMemory>>,
     /// Modes that have been asked for and are derived as they are, by function.
     modes: HashMap<FuncKey, IndexSet<Modes>>,
     /// Their symbols.
@@ -181,7 +181,7 @@ impl Callees for Worklist<'_> {
             if known.len() < MOST_PRESERVED {
                 known.insert(variant.preserved);
             } else if !known.contains(&variant.preserved) {
-                variant.preserved = Preserved::NOTHING;
+                variant.preserved = PreservedMemory::NOTHING;
             }
         }
         let names = self.exactly(variant.clone());

@@ -43,13 +43,13 @@ use brolga_analysis::uses::Use;
 use cranelift_codegen::ir::{self, InstructionData, Opcode};
 
 use crate::facts::Facts;
-use crate::facts::overwrites::{Overwrites, Total};
-use crate::primal::scev::{Affine, Atom, Sum};
+use crate::facts::overwrites::{ArraySum, Overwrites};
+use crate::primal::scev::{AffineContext, Atom, Sum};
 use crate::shadow::access::{Event, ShadowEffect};
 use crate::shadow::strides::around;
 
 /// Sums whose loop is left by an edge.
-pub(crate) fn left<'a>(facts: &'a Facts<'_>, from: ir::Block, to: ir::Block) -> impl Iterator<Item = Total> + 'a {
+pub(crate) fn left<'a>(facts: &'a Facts<'_>, from: ir::Block, to: ir::Block) -> impl Iterator<Item = ArraySum> + 'a {
     let all = facts.overwrites.summed.iter();
     all.filter(move |(inst, t)| **inst == t.load && t.exit == (from, to)).map(|x| *x.1)
 }
@@ -80,7 +80,7 @@ pub(crate) fn contract_array(facts: &Facts<'_>, origin: Origin, events: &[Event]
 
 /// The sum that a load's elements are added to, and the number of iterations of its loop, each of
 /// which reads the next element.
-fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
+fn total(facts: &Facts<'_>, load: &Event) -> Option<(ArraySum, Sum)> {
     let func = facts.func();
     let InstructionData::Load { opcode: Opcode::Load, arg, .. } = func.dfg.insts[load.access.inst] else {
         return None;
@@ -95,7 +95,7 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     if load.access.at != step {
         return None;
     }
-    let (iterations, asks) = Affine { func, loops: facts.loops }.iterations(in_loop, &[])?;
+    let (iterations, asks) = AffineContext { func, loops: facts.loops }.iterations(in_loop, &[])?;
     if asks && load.access.block == l.header {
         return None;
     }
@@ -108,7 +108,7 @@ fn total(facts: &Facts<'_>, load: &Event) -> Option<(Total, Sum)> {
     })?;
     let returns = |b: &&ir::Block| func.layout.last_inst(**b).is_some_and(|i| func.dfg.insts[i].opcode().is_return());
     let always = facts.cfg.blocks.iter().filter(returns).all(|&b| facts.loops.dominates(exit.1, b));
-    Some((Total { load: load.access.inst, sum, exit: *exit, always }, iterations))
+    Some((ArraySum { load: load.access.inst, sum, exit: *exit, always }, iterations))
 }
 
 /// If a parameter of a loop's header goes through nothing but additions, in each iteration, one of
@@ -152,7 +152,7 @@ fn within(facts: &Facts<'_>, load: &Event, iterations: &Sum, store: &Event) -> b
     if b.first != a.first || b.bytes != a.bytes {
         return false;
     }
-    let affine = Affine { func, loops };
+    let affine = AffineContext { func, loops };
     let walks = Atom::Walk(innermost, nest[0]);
     if b.at.atoms().any(|x| x == walks) {
         return b.at == Sum::default().plus(&Sum::atom(walks), b.bytes) && affine.counts(iterations, &nest);

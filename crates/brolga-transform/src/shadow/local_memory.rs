@@ -6,7 +6,7 @@
 //! and then read needs neither: the shadow is not read after the store's reverse, and what the
 //! first of the loads in reverse adds to is the zero that the shadow began with.
 //!
-//! **Answer.** For each [private](brolga_analysis::memory::escape) piece of memory that holds no
+//! **Answer.** For each [private](brolga_analysis::memory::escape) object of memory that holds no
 //! pointers, all accesses are known. In terms of the primal, where the reverse runs the other way:
 //! - a store need not *clear* if none of the accesses that read the shadow of its place (loads that
 //!   add, stores that take) can come before it: neither another one, nor itself in an earlier
@@ -15,8 +15,8 @@
 //!   nor itself in a later iteration.
 //!
 //! What can come before what is told by the edges between blocks; of a block from `malloc`, no way
-//! through its `malloc` counts, since behind it there is another block. Whether two accesses can
-//! meet in one place is told by their distances from the start of the piece, as sums over the
+//! through its `malloc` counts, since after it there is another block. Whether two accesses can
+//! meet in one place is told by their distances from the start of the object, as sums over the
 //! iterations of loops ([`crate::primal::scev`]); whether one meets itself, by the same means as
 //! for arguments ([`crate::shadow::store_for_add`]).
 //!
@@ -26,15 +26,15 @@
 //! left in the shadow at the end is cleared before it is used again, when a frame is opened, or
 //! with the reverse of `malloc`.
 //!
-//! **Invariants.** Only addresses that are the start of the piece plus a sum without other pointers
-//! are compared; if there is any other access that might touch the piece (a copy, an address that
-//! may be of another piece), nothing is changed.
+//! **Invariants.** Only addresses that are the start of the object plus a sum without other
+//! pointers are compared; if there is any other access that might touch the object (a copy, an
+//! address that may be of another object), nothing is changed.
 //!
-//! **Cost.** One walk over all accesses. Those of one piece are compared in pairs, if there are no
+//! **Cost.** One walk over all accesses. Those of one object are compared in pairs, if there are no
 //! more than 64.
 
 use brolga_analysis::memory::alias::{Origin, Places};
-use brolga_analysis::memory::escape::Piece;
+use brolga_analysis::memory::escape::PrivateObject;
 use brolga_analysis::{CalleeKind, MemRole};
 use brolga_ir::map::HashMap;
 use brolga_rules::{MathKind, MemFn};
@@ -43,13 +43,13 @@ use cranelift_entity::EntitySet;
 
 use crate::facts::Facts;
 use crate::facts::overwrites::Overwrites;
-use crate::primal::scev::{Affine, Atom, Sum};
+use crate::primal::scev::{AffineContext, Atom, Sum};
 use crate::shadow::access::{Event, ShadowAccess, ShadowEffect};
 use crate::shadow::contract_array::contract_array;
 use crate::shadow::strides::{disjoint, nest, stride};
 use brolga_ir::Pass;
 
-/// More accesses than that to one piece are not compared.
+/// More accesses than that to one object are not compared.
 const MOST_ACCESSES: usize = 64;
 
 /// Find the stores that need not clear, the loads that may store, and the slots whose shadows the
@@ -66,9 +66,9 @@ pub(crate) fn local_memory(facts: &Facts<'_>, out: &mut Overwrites) {
         };
         match plain {
             Some(p) => {
-                for &piece in facts.private.leads(p) {
-                    let list = &mut touching[piece as usize];
-                    if facts.private.within(p) != Some(piece) {
+                for &object in facts.private.leads(p) {
+                    let list = &mut touching[object as usize];
+                    if facts.private.within(p) != Some(object) {
                         *list = None;
                     } else if let Some(l) = list {
                         l.push(inst);
@@ -77,34 +77,36 @@ pub(crate) fn local_memory(facts: &Facts<'_>, out: &mut Overwrites) {
             }
             None => {
                 for &a in func.dfg.inst_args(inst) {
-                    facts.private.leads(a).iter().for_each(|&piece| touching[piece as usize] = None);
+                    facts.private.leads(a).iter().for_each(|&object| touching[object as usize] = None);
                 }
             }
         }
     }
-    for (piece, insts) in touching.into_iter().enumerate() {
+    for (object, insts) in touching.into_iter().enumerate() {
         // What is in an argument's shadow is the caller's.
-        let Some(insts) = insts.filter(|_| !matches!(facts.private.origins[piece], Origin::Param(_))) else { continue };
+        let Some(insts) = insts.filter(|_| !matches!(facts.private.origins[object], Origin::Param(_))) else {
+            continue;
+        };
         let Some(events) = events(facts, &insts) else { continue };
-        if let Origin::Slot(slot) = facts.private.origins[piece] {
+        if let Origin::Slot(slot) = facts.private.origins[object] {
             out.untouched.insert(slot);
         }
         let mut bases = Bases::default();
         let events: Option<Vec<Event>> = events
             .into_iter()
-            .map(|(inst, does)| event(facts, piece as Piece, &mut bases, inst, does))
+            .map(|(inst, does)| event(facts, object as PrivateObject, &mut bases, inst, does))
             .take(MOST_ACCESSES + 1)
             .collect();
         if let Some(events) = events.filter(|e| e.len() <= MOST_ACCESSES) {
-            compare(facts, piece as Piece, &events, out);
+            compare(facts, object as PrivateObject, &events, out);
             if facts.options.runs(Pass::ContractArrays) {
-                contract_array(facts, facts.private.origins[piece], &events, out);
+                contract_array(facts, facts.private.origins[object], &events, out);
             }
         }
     }
 }
 
-/// What all accesses to a piece do to its shadow, if none of them is about pointers.
+/// What all accesses to an object do to its shadow, if none of them is about pointers.
 fn events(facts: &Facts<'_>, insts: &[ir::Inst]) -> Option<Vec<(ir::Inst, ShadowEffect)>> {
     let func = facts.func();
     let mut found = Vec::new();
@@ -131,27 +133,33 @@ fn events(facts: &Facts<'_>, insts: &[ir::Inst]) -> Option<Vec<(ir::Inst, Shadow
     Some(found)
 }
 
-/// Where an address in a block leads in a piece of memory.
+/// Where an address in a block leads in an object of memory.
 #[derive(Clone)]
 struct Base {
-    /// Distance from the start of the piece, without its constant.
+    /// Distance from the start of the object, without its constant.
     at: Sum,
     constant: i64,
     /// By how much it differs from iteration to iteration ([`stride`]).
     stride: Option<i64>,
 }
 
-/// What is known of the addresses of a piece: several accesses have one, at different offsets.
+/// What is known of the addresses of an object: several accesses have one, at different offsets.
 type Bases = HashMap<(ir::Value, ir::Block), Option<Base>>;
 
-/// An access with its distance from the start of the piece; `None` if that is not known to be one.
-fn event(facts: &Facts<'_>, piece: Piece, bases: &mut Bases, inst: ir::Inst, does: ShadowEffect) -> Option<Event> {
+/// An access with its distance from the start of the object; `None` if that is not known to be one.
+fn event(
+    facts: &Facts<'_>,
+    object: PrivateObject,
+    bases: &mut Bases,
+    inst: ir::Inst,
+    does: ShadowEffect,
+) -> Option<Event> {
     let func = facts.func();
     let block = func.layout.inst_block(inst)?;
     let args = func.dfg.inst_args(inst);
     let store = matches!(func.dfg.insts[inst], InstructionData::Store { .. });
     let address = args[usize::from(store)];
-    let base = bases.entry((address, block)).or_insert_with(|| base(facts, piece, address, block)).as_ref()?;
+    let base = bases.entry((address, block)).or_insert_with(|| base(facts, object, address, block)).as_ref()?;
     let offset = brolga_analysis::query::access_offset(func, inst);
     let ty = func.dfg.value_type(if store { args[0] } else { func.dfg.first_result(inst) });
     let first = base.constant.wrapping_add(i64::from(offset));
@@ -160,17 +168,17 @@ fn event(facts: &Facts<'_>, piece: Piece, bases: &mut Bases, inst: ir::Inst, doe
     Some(Event { does, access, moves })
 }
 
-/// Where an address leads, if that is in the piece, at a distance that is known.
-fn base(facts: &Facts<'_>, piece: Piece, address: ir::Value, block: ir::Block) -> Option<Base> {
+/// Where an address leads, if that is in the object, at a distance that is known.
+fn base(facts: &Facts<'_>, object: PrivateObject, address: ir::Value, block: ir::Block) -> Option<Base> {
     let func = facts.func();
     if facts.loops.irreducible.contains(block) {
         return None;
     }
-    let origin = facts.private.origins[piece as usize];
-    let affine = Affine { func, loops: facts.loops };
+    let origin = facts.private.origins[object as usize];
+    let affine = AffineContext { func, loops: facts.loops };
     let nest = nest(facts, origin, block);
     let sum = affine.sum(address, &nest);
-    // The start of the piece is in it, once, and nothing else that leads there.
+    // The start of the object is in it, once, and nothing else that leads there.
     let mut start = None;
     for a in sum.atoms() {
         if let Atom::Value(v) = a
@@ -199,8 +207,8 @@ fn base(facts: &Facts<'_>, piece: Piece, address: ir::Value, block: ir::Block) -
     Some(Base { at, constant: c.wrapping_add(i64::from(from)), stride })
 }
 
-fn compare(facts: &Facts<'_>, piece: Piece, events: &[Event], out: &mut Overwrites) {
-    let origin = facts.private.origins[piece as usize];
+fn compare(facts: &Facts<'_>, object: PrivateObject, events: &[Event], out: &mut Overwrites) {
+    let origin = facts.private.origins[object as usize];
     let mut reachable: HashMap<ir::Block, EntitySet<ir::Block>> = HashMap::default();
     let layout = &facts.func().layout;
     let mut precedes = |a: &Event, b: &Event| {
@@ -238,7 +246,7 @@ fn same_place(a: &Event, b: &Event) -> bool {
     x.inst != y.inst && a.moves && b.moves && x.at == y.at && x.first == y.first && x.bytes == y.bytes
 }
 
-/// Whether two accesses may touch a common byte of one piece, at any times.
+/// Whether two accesses may touch a common byte of one object, at any times.
 fn meet(facts: &Facts<'_>, origin: Origin, a: &Event, b: &Event) -> bool {
     if a.access.inst == b.access.inst {
         return !a.moves;
@@ -252,14 +260,14 @@ fn meet(facts: &Facts<'_>, origin: Origin, a: &Event, b: &Event) -> bool {
     if nests.0 != nests.1 || a.access.at != b.access.at {
         return true;
     }
-    let affine = Affine { func, loops: facts.loops };
+    let affine = AffineContext { func, loops: facts.loops };
     let (both, blocks) = ([&a.access, &b.access], [a.access.block, b.access.block]);
     let apart = stride(&affine, &a.access.at, &blocks, &nests.0).and_then(|s| disjoint(&both, s));
     // Of two in the same place only one is chosen.
     apart.is_none_or(|(chosen, _)| chosen.len() < 2)
 }
 
-/// Blocks that can run after a block while the piece is the same.
+/// Blocks that can run after a block while the object is the same.
 fn reached(facts: &Facts<'_>, origin: Origin, from: ir::Block) -> EntitySet<ir::Block> {
     let made = match origin {
         Origin::Alloc(call) => facts.func().layout.inst_block(call),

@@ -38,7 +38,7 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, types};
 use crate::facts::Facts;
 use crate::facts::overwrites::Order;
 use crate::primal::induction::{exit_test, induction};
-use crate::primal::scev::{Affine, Atom};
+use crate::primal::scev::{AffineContext, Atom};
 use crate::shadow::access::ShadowAccess;
 use crate::shadow::strides::{LONG_STEP, SHORT_STEP, each_iteration, is_fixed};
 
@@ -47,7 +47,7 @@ impl Order {
     /// that differ from iteration to iteration, and by how many bytes they differ.
     pub(crate) fn of_rows(
         facts: &Facts<'_>,
-        affine: Affine<'_>,
+        affine: AffineContext<'_>,
         live: &[&ShadowAccess],
         nest: &[LoopId],
     ) -> Option<(Order, i64)> {
@@ -91,7 +91,7 @@ impl Order {
 }
 
 /// Whether `high` is what `low` is in the next iteration of a loop.
-fn is_next(facts: &Facts<'_>, affine: Affine<'_>, low: ir::Value, high: ir::Value, l: LoopId) -> bool {
+fn is_next(facts: &Facts<'_>, affine: AffineContext<'_>, low: ir::Value, high: ir::Value, l: LoopId) -> bool {
     let func = facts.func();
     let lp = &facts.loops.loops[l];
     if let ir::ValueDef::Param(b, i) = func.dfg.value_def(low)

@@ -18,7 +18,7 @@
 //! **Who zeroes.** An argument is *overwritten* if every place that the function reads is stored
 //! to. Then the zeros may be left out. Beyond that it is asked that the nest runs whenever the
 //! function does, reads in every iteration, and leaves no gaps, so that what is left alone are
-//! places before and behind what was read, not some in the middle.
+//! places before and after what was read, not some in the middle.
 //!
 //! **Wrapping.** Sums are modulo 2⁶⁴, so a loop comes back to a place after 2⁶⁴ / stride
 //! iterations, and an iteration need not access anything, nor run the loop in it. No run has 2⁵¹
@@ -38,7 +38,7 @@ use cranelift_entity::EntitySet;
 
 use crate::facts::Facts;
 use crate::facts::overwrites::{Order, Overwrites, Rows};
-use crate::primal::scev::{Affine, Atom};
+use crate::primal::scev::{AffineContext, Atom};
 use crate::shadow::access::ShadowAccess;
 use crate::shadow::local_memory::local_memory;
 use crate::shadow::strides::{around, disjoint, each_iteration, stride};
@@ -79,7 +79,7 @@ fn argument(facts: &Facts<'_>, i: usize, out: &mut Overwrites) -> Option<()> {
     if !loads.iter().filter(|&&l| active(l)).all(|&l| moves(func.dfg.inst_args(l)[0])) {
         return None;
     }
-    let affine = Affine { func, loops: facts.loops };
+    let affine = AffineContext { func, loops: facts.loops };
     let reads: Vec<ShadowAccess> = loads
         .iter()
         .map(|&inst| {

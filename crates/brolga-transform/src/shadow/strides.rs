@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use brolga_analysis::memory::alias::Origin;
 
 use crate::facts::Facts;
-use crate::primal::scev::{Affine, Atom, Sum};
+use crate::primal::scev::{AffineContext, Atom, Sum};
 use crate::shadow::access::ShadowAccess;
 
 /// The loops around a block, outermost first.
@@ -32,7 +32,7 @@ pub(crate) fn around(loops: &Loops, b: ir::Block) -> SmallVec<[LoopId; 4]> {
 
 /// By how many bytes an address in these blocks of the innermost loop differs from iteration to
 /// iteration; `i64::MAX` outside of loops. `None` if two iterations may read the same place.
-pub(crate) fn stride(affine: &Affine<'_>, at: &Sum, blocks: &[ir::Block], nest: &[LoopId]) -> Option<i64> {
+pub(crate) fn stride(affine: &AffineContext<'_>, at: &Sum, blocks: &[ir::Block], nest: &[LoopId]) -> Option<i64> {
     let Some(&innermost) = nest.last() else { return Some(i64::MAX) };
     // What moves the address: each loop by itself, or several of them together.
     let mut movers: Vec<(Atom, usize)> = Vec::new();
@@ -118,7 +118,7 @@ pub(crate) fn each_iteration(loops: &Loops, l: LoopId, b: ir::Block) -> bool {
 }
 
 /// Whether a sum is the same in all iterations of a loop.
-pub(crate) fn is_fixed(affine: &Affine<'_>, s: &Sum, l: LoopId) -> bool {
+pub(crate) fn is_fixed(affine: &AffineContext<'_>, s: &Sum, l: LoopId) -> bool {
     s.atoms().all(|a| match a {
         Atom::Value(v) => {
             let b = match affine.func.dfg.value_def(v) {

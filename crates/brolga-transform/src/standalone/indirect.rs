@@ -26,23 +26,23 @@ use cranelift_codegen::ir::{self, InstBuilder, TrapCode, types};
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use crate::derived::Addressable;
+use crate::derived::AddressableFunction;
 
 /// Define the functions that derived functions ask, as [`half_of`] names them.
 pub(crate) fn tables<'f>(
     into: &mut Program,
-    captures: &[Addressable],
+    captures: &[AddressableFunction],
     derived: impl IntoIterator<Item = &'f ir::Function>,
     isa: &dyn TargetIsa,
 ) -> Result<(), Diagnostics> {
-    let mut by_signature: BTreeMap<u64, Vec<&Addressable>> = BTreeMap::new();
+    let mut by_signature: BTreeMap<u64, Vec<&AddressableFunction>> = BTreeMap::new();
     for c in captures {
         by_signature.entry(c.signature).or_default().push(c);
     }
     let mut all: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for (signature, those) in by_signature {
         for forward in [true, false] {
-            let half = |c: &Addressable| if forward { c.forward.clone() } else { c.pullback.clone() };
+            let half = |c: &AddressableFunction| if forward { c.forward.clone() } else { c.pullback.clone() };
             let pairs = those.iter().map(|c| (c.symbol.clone(), half(c))).collect();
             all.insert(half_of(signature, forward, into.nested), pairs);
         }

@@ -4,7 +4,7 @@
 //! pointers, and for cotangents in pieces. What takes its place where there is none?
 //!
 //! **Answer.** Helpers of the run time are bodies in CLIF there ([`prelude`]), or functions
-//! ([`fragments`]), and functions say of a function pointer what its forward pass and its pullback
+//! ([`pieces`]), and functions say of a function pointer what its forward pass and its pullback
 //! are ([`indirect`]); memory for typed tapes is in [`typed_tape`]. Derivatives that are derived
 //! again ([`crate::nested`]) and those that become part of another module ([`mod@crate::embed`])
 //! are such functions.
@@ -14,8 +14,8 @@
 //! **Cost.** Names are looked up once for each function. In a run, what each helper costs.
 
 pub(crate) mod derived_func;
-pub(crate) mod fragments;
 pub mod indirect;
+pub(crate) mod pieces;
 pub mod prelude;
 pub(crate) mod typed_tape;
 

@@ -97,7 +97,7 @@ pub(crate) enum Helpers {
     /// Those of a derivative that is derived again, and whether it moves floats in pieces.
     Nested { pieces: bool },
     /// Those of an embedded derivative in one function, whether its workspace may grow, and whether
-    /// fragments of tangents are marked.
+    /// pieces of tangents are marked.
     Workspace { growing: bool, marks: bool },
     /// Those of a forward pass and a pullback that may run again.
     Pair { growing: bool },

@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! f__forward(p…, δ…, seg)              f__pullback(seg, p…, δ…)
-//!     inverse(begin)                       inverse(undo)     the state behind the call
+//!     inverse(begin)                       inverse(undo)     the state after the call
 //!     f(p…)                                f_inv(p…)
 //!     inverse(end)                         inverse(redo)     the state before it, which is kept
 //!     with a tolerance or a record:        f__gradient(p…, δ…, seg)
@@ -26,7 +26,7 @@
 //! `brolga_runtime::states::inverses` keeps states, checks them, and puts them there.
 //!
 //! **Cost.** In the run a call of the inverse and one of the gradient for each call that is undone,
-//! and no record. A check is a comparison of the state, behind one more call of the inverse if it
+//! and no record. A check is a comparison of the state, after one more call of the inverse if it
 //! is up to a tolerance.
 //!
 //! **Source.** J.-G. Liu, T. Zhao: Differentiate everything with a reversible embedded
@@ -34,7 +34,7 @@
 
 use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::variant::combined_signature;
-use brolga_analysis::{ParamMode, Preserved, Variant};
+use brolga_analysis::{ParamMode, PreservedMemory, Variant};
 use brolga_ir::driver::{InverseDriver, inverse};
 use brolga_ir::inst::Check;
 use brolga_ir::names::Names;
@@ -71,7 +71,7 @@ pub(super) fn pair(
     // The gradient of what the body calls, if it does nothing else.
     let all: Vec<usize> = (0..variant.params.len()).collect();
     let (func, given) = sole_call(cx.program, variant.func).unwrap_or((variant.func, all));
-    let mut called = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
+    let mut called = Variant { func, preserved: PreservedMemory::NOTHING, ..variant.clone() };
     called.params = given.iter().map(|&i| variant.params[i]).collect();
     called.promises = given.iter().filter_map(|&i| variant.promises.get(i).copied()).collect();
     let check = match cx.options.inverse_check {

@@ -28,7 +28,7 @@
 //!
 //! **Invariants.** A step is not inlined into the combined function, so that what it adds to
 //! shadows and cotangents does not depend on which steps are a block: all schedules give the same
-//! bits. What the step before is given back replaces what the steps behind it were: cotangents of
+//! bits. What the step before is given back replaces what the steps after it were: cotangents of
 //! all floats are handed on, also of those that no step changes.
 //!
 //! **Cost.** In the run the steps that the schedule runs again (`brolga_schedules`), and two calls
@@ -39,7 +39,7 @@
 
 use brolga_analysis::summary::Sources;
 use brolga_analysis::variant::combined_signature;
-use brolga_analysis::{ParamMode, Preserved, ResultMode, Variant};
+use brolga_analysis::{ParamMode, PreservedMemory, ResultMode, Variant};
 use brolga_ir::driver::{StepsDriver, run};
 use brolga_ir::inst::{Check, Shape};
 use brolga_ir::lower::zero;
@@ -87,7 +87,7 @@ fn of_steps(cx: Context<'_>, variant: &Variant, of: &StepsDriver) -> Option<Vari
     let func = cx.program.func(&of.steps).expect("the body calls it");
     let sig = &cx.program.funcs[variant.func].signature;
     let is_pointer = |p: usize| matches!(variant.params[p], ParamMode::Dup { .. });
-    let mut some = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
+    let mut some = Variant { func, preserved: PreservedMemory::NOTHING, ..variant.clone() };
     for (i, &p) in of.carried.iter().enumerate() {
         let ty = sig.params[p].value_type;
         if Shape::of_float(ty).is_some() {

@@ -30,7 +30,7 @@
 //! **Source.** T. Smeding, M. Vákár: Parallel dual-numbers reverse AD. Journal of Functional
 //! Programming (2025).
 
-use brolga_analysis::{ParamMode, Preserved, Variant};
+use brolga_analysis::{ParamMode, PreservedMemory, Variant};
 use brolga_ir::inst::Check;
 use brolga_ir::names::Names;
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -101,7 +101,7 @@ pub(super) fn tangent(
         return None;
     }
     let func = cx.program.func(task).expect("the body calls it");
-    let of_task = Variant { func, preserved: Preserved::NOTHING, ..variant.clone() };
+    let of_task = Variant { func, preserved: PreservedMemory::NOTHING, ..variant.clone() };
     let tangent = work.ask(of_task.clone(), VariantForm::Tangent).combined();
     let mut this = TasksTemplate { cx, variant, task: of_task, names };
     let entries = [this.enter_forward(format!("{symbol}__task"), &tangent)];
@@ -173,7 +173,7 @@ impl TasksTemplate<'_, '_> {
         let mut fcx = FunctionBuilderContext::new();
         let (mut b, given) = begin(&mut func, &mut fcx);
         let sig = self.task.forward_signature(self.primal());
-        // The number stands behind the deltas there, and in front of them here.
+        // The number stands behind the deltas there, and before them here.
         let deltas = self.task.params.iter().filter(|p| matches!(p, ParamMode::Dup { .. })).count();
         let primal_count = self.primal().params.len() - 1;
         let order = (0..primal_count)

@@ -144,7 +144,7 @@ pub(crate) struct StmtCx<'t, 'a, 'f> {
     /// What statements share.
     pub t: &'t mut Translation<'a, 'f>,
     stmt: AdStmt,
-    /// Where arithmetic goes: to the reverse fragment, or in forward mode behind the primal.
+    /// Where arithmetic goes: to the reverse fragment, or in forward mode after the primal.
     place: FragmentKind,
     /// A cotangent or tangent, and where it is not zero.
     nonzero: Option<(Val, Val)>,
@@ -261,7 +261,7 @@ impl<'t, 'a, 'f> StmtCx<'t, 'a, 'f> {
         Val::D(self.t.ids.dv())
     }
 
-    /// Arithmetic in the reverse fragment, or in forward mode behind the primal.
+    /// Arithmetic in the reverse fragment, or in forward mode after the primal.
     pub(crate) fn arith(&mut self, op: Arith, args: &[Val], ty: Type) -> Val {
         self.emit(self.place, AdOp::Arith(op, args.into(), ty), ty)
     }

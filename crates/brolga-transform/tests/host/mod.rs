@@ -8,7 +8,7 @@ pub(crate) fn isa() -> OwnedTargetIsa {
     built_in("")
 }
 
-/// The same, with an operating system that can put a fence behind a tape.
+/// The same, with an operating system that can put a fence after a tape.
 pub(crate) fn with_fences() -> OwnedTargetIsa {
     built_in("-unknown-linux-gnu")
 }

@@ -3,7 +3,7 @@
 
 use brolga_analysis::memory::alias::Places;
 use brolga_analysis::uses::Uses;
-use brolga_analysis::{Blocks, Cfg, Private};
+use brolga_analysis::{Blocks, Cfg, PrivateMemory};
 use brolga_ir::block::{CfgBlocks, Ids};
 use brolga_ir::inst::{AdInst, AdOp, Val};
 use brolga_ir::lift::lift;
@@ -90,14 +90,14 @@ impl Case {
 }
 
 /// Its private memory. The program is empty, so known C functions are known.
-fn private(func: &ir::Function) -> Private {
+fn private(func: &ir::Function) -> PrivateMemory {
     if func.sized_stack_slots.is_empty() && func.dfg.ext_funcs.is_empty() {
         // Nor is a graph searched that is too deep for a test's stack.
-        return Private::default();
+        return PrivateMemory::default();
     }
     let cfg = Cfg::compute(func);
     let program = Program::default();
-    Private::compute(
+    PrivateMemory::compute(
         Places { program: &program, func, cfg: &cfg, blocks: &Blocks::default() },
         &Uses::compute(func, &cfg),
         &[],

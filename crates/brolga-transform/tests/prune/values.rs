@@ -262,7 +262,7 @@ fn row(middle: &str, roles: [Role; 2]) -> Case {
 
 #[test]
 fn names_of_other_blocks_are_those_of_the_forward_part_first() {
-    // The last block means the v2 of the forward part, not the one that the block in front of it
+    // The last block means the v2 of the forward part, not the one that the block before it
     // has for itself; of v3 there is only that one.
     let mut case = row("v3 = fmul v1, v1", [Role::Reverse(ir::Block::from_u32(0)), Role::Exit]);
     case.add(1, &[(v(2), types::F64)], AdOp::Arith(Arith::Const(1.0), Default::default(), types::F64));
@@ -347,7 +347,7 @@ fn effects_and_what_they_read() {
 
 #[test]
 fn cotangents_that_are_not_read_afterwards() {
-    // What is read in the entry block, the loop behind it only adds to; what the loop reads, it has
+    // What is read in the entry block, the loop after it only adds to; what the loop reads, it has
     // added itself, in the iteration before.
     let mut case = Case::new(
         "function %f(i64, f64) -> f64 {

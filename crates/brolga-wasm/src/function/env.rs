@@ -131,7 +131,7 @@ impl Helper {
 /// How the symbol of a function ends that is what tasks call.
 pub(crate) const TASK: &str = ".task";
 
-/// `(vmctx, reference, t…) -> (u…)`; with a view behind them, if tasks call it.
+/// `(vmctx, reference, t…) -> (u…)`; with a view after them, if tasks call it.
 pub(crate) fn dispatcher_signature(env: &Env<'_, '_>, ty: &FuncType, of_task: bool) -> Signature {
     let params = ty.params().iter().map(|t| clif_type(*t));
     let view = if of_task { &VIEW[..] } else { &[] };
@@ -139,7 +139,7 @@ pub(crate) fn dispatcher_signature(env: &Env<'_, '_>, ty: &FuncType, of_task: bo
     env.signature_of(params, ty.results().iter().map(|t| clif_type(*t)))
 }
 
-/// What functions that tasks call are given behind their parameters ([`crate::translate::views`]).
+/// What functions that tasks call are given after their parameters ([`crate::translate::views`]).
 pub(crate) const VIEW: [Type; 3] = [types::I32; 3];
 
 /// What functions share while they are translated.

@@ -3,7 +3,7 @@
 //! **Question.** Memory grows, output is written, time and random numbers are asked for, and all of
 //! it from compiled code. Where does the host find the instance?
 //!
-//! **Answer.** Host functions get the instance pointer; in front of it, at a fixed place
+//! **Answer.** Host functions get the instance pointer; before it, at a fixed place
 //! ([`STATE_CELL`]), lies the pointer to the instance's [`HostState`]. They do nothing that a
 //! derivative could notice (see `Program::define_host`): what is written to memory is written by
 //! translated code, but for random bytes, whose place that code has overwritten before. Random
@@ -55,7 +55,7 @@ pub(crate) struct HostState {
     pub captured: Vec<u8>,
     /// The code that `proc_exit` was called with.
     pub exit: Option<i32>,
-    /// State of the generator behind `random_get`, put back at the start of every call, so that
+    /// State of the generator after `random_get`, put back at the start of every call, so that
     /// primal and forward pass see the same bytes.
     pub random: u64,
 }
@@ -77,7 +77,7 @@ impl HostState {
         // SAFETY: cells of sizes lie in the header.
         let size = unsafe { self.region.vmctx().offset(cell as isize).cast::<u64>().read() };
         let end = u64::from(at) + u64::from(n);
-        // A task has its frames behind memory.
+        // A task has its frames after memory.
         let in_stack = self.region.has_stacks() && u64::from(at) >= FIRST_STACK && end <= MAX_PAGES * PAGE;
         if end > size && !in_stack {
             return None;

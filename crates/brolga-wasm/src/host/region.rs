@@ -25,7 +25,7 @@ use crate::layout::{FIRST_STACK, Layout, PAGE, STACK, STACKS};
 /// By how many bytes the shadow half is shifted: whole lines, half of the sets, and no multiple of
 /// a row of 512 bytes.
 const SHIFT: usize = 2048 + 320;
-/// How many more bytes are accessible for that behind each part of the shadow half: a page of any
+/// How many more bytes are accessible for that after each part of the shadow half: a page of any
 /// size that there is.
 const MORE: usize = PAGE as usize;
 
@@ -155,7 +155,7 @@ impl Region {
             let (at, n) = (self.header + offset + bytes as usize, (open - bytes) as usize);
             let shadow = at + self.span;
             // SAFETY: the ranges lie in our reservation, are accessible and anonymous, and there
-            // are no references into them. What is in front of the shift is the shadow of bytes
+            // are no references into them. What is before the shift is the shadow of bytes
             // that stay.
             unsafe {
                 self.start.wrapping_add(shadow + SHIFT).write_bytes(0, MORE - SHIFT);
@@ -204,7 +204,7 @@ impl Region {
     /// they are few, since the kernel does the same when a page that was given back is touched
     /// again, and takes longer; many are given back.
     pub(crate) fn clear_shadow(&mut self) {
-        // In front of the shift and behind the end there is shadow, or nothing.
+        // Before the shift and after the end there is shadow, or nothing.
         self.clear(self.span, MORE);
     }
 
@@ -214,7 +214,7 @@ impl Region {
         self.clear_shadow();
     }
 
-    /// Clear a half that begins at a place, and more bytes behind each of its parts.
+    /// Clear a half that begins at a place, and more bytes after each of its parts.
     fn clear(&mut self, half: usize, more: usize) {
         let header = (0, self.header);
         let memories = self.memories.iter().map(|&(offset, open)| (self.header + offset, open as usize));

@@ -63,7 +63,7 @@ impl Instance {
     /// Memory for `bytes` bytes: by the module's own `malloc` (`calloc`, `operator new`,
     /// `__rust_alloc`), if it has one that is exported or has a name, else in pages that memory
     /// grows by. At least 16-byte aligned in the second case. (A C library takes all of memory
-    /// behind its data for its heap when it is first asked, so others had better not use it.)
+    /// after its data for its heap when it is first asked, so others had better not use it.)
     ///
     /// ```
     /// # use brolga_wasm::{Error, Gradient, Instance, InstanceOptions, Module, ModuleOptions, Val, ValType};

@@ -5,7 +5,7 @@
 //! one pointer. What stands behind that pointer, and how does a derivative run on it?
 //!
 //! **Answer.** An [`Instance`] owns a `Region`: a header with cells of globals, sizes and fuel,
-//! memory 0 behind it, and a shadow that is laid out alike. Every entry but a pullback does the
+//! memory 0 after it, and a shadow that is laid out alike. Every entry but a pullback does the
 //! same:
 //!
 //! - arguments are checked by the function's type, and the instance pointer is put in front;
@@ -542,7 +542,7 @@ impl Instance {
         Ok(out.chunks_exact(1 + ty.params().len()).map(|of_seed| Self::cotangents(&ty, of_seed)).collect())
     }
 
-    /// What lies in front of the instance pointer, and memory 0 behind it, for who puts the same
+    /// What lies before the instance pointer, and memory 0 behind it, for who puts the same
     /// elsewhere. What the host keeps of this instance is left out. An instance with other memories
     /// has none.
     pub fn image(&self) -> Option<(Vec<u8>, Vec<u8>)> {

@@ -28,7 +28,7 @@ use wasmparser::FuncType;
 use crate::function::func::Fx;
 use crate::function::ops::little;
 
-/// Call the module's own function; the instance goes in front of the arguments.
+/// Call the module's own function; the instance goes before the arguments.
 pub(crate) fn call_wrapped(fx: &mut Fx<'_, '_, '_, '_>, wrapped: &str, ty: &FuncType, args: &[Value]) -> Vec<Value> {
     let of_task = fx.view.is_some();
     let callee = fx.callee(wrapped, |fx| if of_task { fx.env.task_signature(ty) } else { fx.env.signature(ty) });

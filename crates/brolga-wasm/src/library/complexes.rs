@@ -49,7 +49,7 @@ enum ComplexFunction {
 
 /// A function of complex numbers of one precision.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Complex {
+pub(crate) struct ComplexMath {
     of: ComplexFunction,
     single: bool,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Complex {
 /// which nothing overflows.
 const LARGE: f64 = 700.0;
 
-impl Complex {
+impl ComplexMath {
     /// The function of a name, if it is one.
     pub(super) fn named(name: &str) -> Option<Self> {
         let (name, single) = name.strip_suffix('f').map_or((name, false), |n| (n, true));
@@ -83,7 +83,7 @@ impl Complex {
     }
 }
 
-impl WrapperFunction for Complex {
+impl WrapperFunction for ComplexMath {
     fn ty(&self) -> FuncType {
         FuncType::new(vec![ValType::I32; 1 + self.operands()], [])
     }
@@ -172,7 +172,7 @@ impl WrapperFunction for Complex {
     }
 }
 
-impl Complex {
+impl ComplexMath {
     /// Its value at `a + ib`, or of `(a + ib)^(c + id)`.
     fn value(self, [a, b, c, d]: [f64; 4]) -> [f64; 2] {
         match self.of {
@@ -235,11 +235,18 @@ fn hyperbolic(fx: &mut Fx<'_, '_, '_, '_>, a: Value, b: Value, sinh: bool) -> (V
 
 #[cfg(test)]
 mod tests {
-    use super::Complex;
+    use super::ComplexMath;
 
     #[test]
     fn names() {
-        assert!(Complex::named("cexp").is_some_and(|c| !c.single) && Complex::named("cpowf").is_some_and(|c| c.single));
-        assert!(Complex::named("exp").is_none() && Complex::named("csqrt").is_none() && Complex::named("f").is_none());
+        assert!(
+            ComplexMath::named("cexp").is_some_and(|c| !c.single)
+                && ComplexMath::named("cpowf").is_some_and(|c| c.single)
+        );
+        assert!(
+            ComplexMath::named("exp").is_none()
+                && ComplexMath::named("csqrt").is_none()
+                && ComplexMath::named("f").is_none()
+        );
     }
 }

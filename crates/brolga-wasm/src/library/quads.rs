@@ -45,7 +45,7 @@ use crate::val::Val;
 /// What is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QuadKind {
-    /// A `long double`: two words, or a place for them, in front of all parameters, if it is the
+    /// A `long double`: two words, or a place for them, before all parameters, if it is the
     /// result.
     Quad,
     Double,

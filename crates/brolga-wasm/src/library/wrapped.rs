@@ -3,6 +3,10 @@
 //!
 //! **Question.** Which functions of a module are those of a library that need a wrapper?
 //!
+//! **Answer.** Those with the name and the type of one, or with the type of `frexp` if they handle
+//! bits of floats: provided that they give what the library's function gives at a fixed set of
+//! arguments.
+//!
 //! **Before.** A module, translated for fuel. **After.** What takes the place of functions that
 //! agree with their names ([`crate::library::around`] has what is common to them).
 //!
@@ -16,7 +20,7 @@ use brolga::{FuncKey, Options, Primal};
 
 use crate::error::Error;
 use crate::instance::Instance;
-use crate::library::complexes::Complex;
+use crate::library::complexes::ComplexMath;
 use crate::library::mathlib::{FUEL, plain};
 use crate::library::parts::FloatParts;
 use crate::library::quads::Quad;
@@ -46,7 +50,7 @@ pub(crate) fn candidates(info: &Info<'_>) -> Vec<WrappedCandidate> {
             let quad = || Quad::named(&name).map(|q| Arc::new(q) as Arc<dyn WrapperFunction>);
             let parts =
                 || FloatParts::named(&name, info.type_of(index)).map(|p| Arc::new(p) as Arc<dyn WrapperFunction>);
-            let complex = Complex::named(&name).map(|c| Arc::new(c) as Arc<dyn WrapperFunction>);
+            let complex = ComplexMath::named(&name).map(|c| Arc::new(c) as Arc<dyn WrapperFunction>);
             let remquo = || Remquo::named(&name).map(|r| Arc::new(r) as Arc<dyn WrapperFunction>);
             complex.filter(right).or_else(|| quad().filter(right)).or_else(|| remquo().filter(right)).or_else(parts)
         });

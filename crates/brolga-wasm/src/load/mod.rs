@@ -19,12 +19,12 @@ use crate::imports::Provider;
 use crate::layout::{self, Layout, PAGE};
 use crate::library::{clib, mathlib, unnamed, wrapped};
 use crate::module::allocators;
-use crate::module::{Inner, Module, ModuleOptions};
+use crate::module::{Module, ModuleData, ModuleOptions};
 use crate::parse::{self, Info};
 use crate::provided::Replacements;
 use crate::translate::{TranslatedModule, translate};
 
-impl Inner {
+impl ModuleData {
     fn new(info: &Info<'_>, layout: &Layout, provider: &Provider<'_>, mode: CodeOptions) -> Result<Self, Error> {
         let translated = translate(info, layout, provider, mode)?;
         Ok(Self {
@@ -87,14 +87,14 @@ impl Module {
         if !mathematics.is_empty() || !exact.is_empty() || !around.is_empty() || unnamed::may_be_there(&info) {
             // Whatever has such a name is run, so it must end.
             let mode = CodeOptions { fuel: true, ..mode };
-            let tried = Self(Arc::new(Inner::new(&info, &layout, &provider, mode)?));
+            let tried = Self(Arc::new(ModuleData::new(&info, &layout, &provider, mode)?));
             computes = mathlib::confirmed(&tried, &mathematics)?;
             provider.replaced = clib::confirmed(&tried, exact)?;
             provider.replaced.extend(wrapped::confirmed(&tried, around)?);
             let known = computes.iter().map(|c| c.0).chain(provider.replaced.keys().copied()).collect();
             computes.extend(unnamed::confirmed(&tried, &info, known)?);
         }
-        let mut inner = Inner::new(&info, &layout, &provider, mode)?;
+        let mut inner = ModuleData::new(&info, &layout, &provider, mode)?;
         for (index, symbol) in computes {
             for key in inner.translated.keys_of(index) {
                 inner.translated.program.func_mut(key).computes = Some(symbol);

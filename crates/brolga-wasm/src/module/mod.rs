@@ -73,7 +73,7 @@ impl Default for ModuleOptions {
 /// # Ok::<(), brolga_wasm::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Module(pub(crate) Arc<Inner>);
+pub struct Module(pub(crate) Arc<ModuleData>);
 
 /// Clones of one module are equal; two translations of one file are not.
 impl PartialEq for Module {
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Module {
     }
 }
 
-pub(crate) struct Inner {
+pub(crate) struct ModuleData {
     pub layout: Layout,
     pub translated: TranslatedModule,
     pub exports: Vec<Export>,

@@ -11,9 +11,8 @@
 //! **Cost.** Each kind of derivative is derived once for each width. A run first puts memory back
 //! and clears its shadows.
 
-use brolga::drivers::{
-    Derivatives, Lane, MOST_ORDER, Products, RowProducts, WIDTH, fits, some_at_a_time, taylor_options, width_for,
-};
+use brolga::drivers::support::{Lane, WIDTH, fits, some_at_a_time, taylor_options, width_for};
+use brolga::drivers::{Derivatives, MOST_ORDER, Products, RowProducts};
 use brolga::{ArgActivity, Mode, Options};
 use wasmparser::ValType;
 

@@ -143,8 +143,8 @@ pub(super) fn define(
     Ok(env.program.func(symbol).expect("it has just been defined"))
 }
 
-/// What tasks are given behind the instance: stack pointer and stacks of what forks, how many tasks
-/// there are, and what the call is given. In front of a number of 64 bits.
+/// What tasks are given after the instance: stack pointer and stacks of what forks, how many tasks
+/// there are, and what the call is given. Before a number of 64 bits.
 fn given(fork: &Fork) -> Vec<Type> {
     let of_kind = match fork.of {
         // Iterations of a task are counted in 64 bits.

@@ -14,7 +14,7 @@
 use brolga::FuncKey;
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
 use brolga::cranelift_codegen::ir::{InstBuilder, JumpTableData, types};
-use brolga_ir::Refused;
+use brolga_ir::CallRefusal;
 use wasmparser::FuncType;
 
 use super::{forks, inverses, loops, openmp};
@@ -278,7 +278,7 @@ fn shim(
         let what = format!("`{}` of OpenMP", import.map_or(symbol, |i| &i.name));
         let help = "of OpenMP there are parallel regions with loops of a static schedule and reductions; end the region \
                     where threads have to meet";
-        func.refused = Some(Refused { what, help });
+        func.refused = Some(CallRefusal { what, help });
     }
     Ok(key)
 }

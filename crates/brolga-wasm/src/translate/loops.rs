@@ -27,7 +27,7 @@ fn symbols(ends_early: bool) -> [&'static str; 3] {
     }
 }
 
-/// Instance, step, state, bytes, what all steps read, first step, and the one behind the last.
+/// Instance, step, state, bytes, what all steps read, first step, and the one after the last.
 fn signature(env: &Env<'_, '_>, ends_early: bool, of_task: bool) -> Signature {
     let results: &[Type] = if ends_early { &[types::I64, types::I8] } else { &[] };
     let view = if of_task { &VIEW[..] } else { &[] };
@@ -76,7 +76,7 @@ pub(super) fn define_steps(
 
 /// The state whose address is in this parameter, and its length in the next one.
 pub(super) fn state(env: &Env<'_, '_>, param: usize) -> Vec<StatePart> {
-    // Parameter 0 is the instance, in front of which its globals lie, the last one first.
+    // Parameter 0 is the instance, before which its globals lie, the last one first.
     let mut state = vec![StatePart { address: vec![0, param], offset: 0, length: StateLength::Param(param + 1) }];
     if let Some(&last) = env.layout.globals.last() {
         let length = StateLength::Bytes(16 * env.layout.globals.len() as u32);

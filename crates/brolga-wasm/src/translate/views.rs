@@ -15,7 +15,7 @@
 //! | stacks | which stacks it may give to tasks of its own: the first, and above 16 bits how many |
 //! | thread | address of what OpenMP knows of the thread ([`super::openmp`]), or 0 |
 //!
-//! Stacks lie behind all that memory may grow to ([`crate::layout`]). The first task of a fork goes
+//! Stacks lie after all that memory may grow to ([`crate::layout`]). The first task of a fork goes
 //! on with the stack of what forks, which waits; the others begin one of those that it may give, by
 //! their numbers:
 //!
@@ -44,7 +44,7 @@ use crate::layout::{FIRST_STACK, STACK, STACKS};
 use crate::parse::Info;
 use crate::provided::ProvidedFunction;
 
-/// What is in front of the last stack's end, so that no address is beyond the last one.
+/// What is before the last stack's end, so that no address is beyond the last one.
 const MARGIN: u64 = 16;
 
 /// Which functions use the stack of C, or call what does, or may.

@@ -14,7 +14,7 @@
 /// Along how many directions at once drivers run forward mode.
 ///
 /// ```
-/// use brolga::drivers::{Lane, WIDTH, interleave, of_direction, width_for};
+/// use brolga::drivers::support::{Lane, WIDTH, interleave, of_direction, width_for};
 ///
 /// assert_eq!((width_for(3), width_for(100)), (4, WIDTH));
 /// // Tangents of two floats along two directions, side by side.
@@ -31,7 +31,7 @@ pub const WIDTH: usize = 8;
 /// serve all numbers, and what is left over is along nothing.
 ///
 /// ```
-/// assert_eq!([2, 3, 8, 50].map(brolga::drivers::width_for), [2, 4, 8, 8]);
+/// assert_eq!([2, 3, 8, 50].map(brolga::drivers::support::width_for), [2, 4, 8, 8]);
 /// ```
 pub fn width_for(directions: usize) -> usize {
     directions.next_power_of_two().min(WIDTH)
@@ -40,7 +40,7 @@ pub fn width_for(directions: usize) -> usize {
 /// One derivative of a batch: number `k` of `width`.
 ///
 /// ```
-/// let last = brolga::drivers::Lane { k: 3, width: 4 };
+/// let last = brolga::drivers::support::Lane { k: 3, width: 4 };
 /// assert!(last.k < last.width);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Lane {
 /// floats of `size` bytes each.
 ///
 /// ```
-/// # use brolga::drivers::{Lane, interleave};
+/// # use brolga::drivers::support::{Lane, interleave};
 /// let mut batch = [0; 4]; // of two floats of a byte each, as it were
 /// interleave(&mut batch, &[7, 8], 1, Lane { k: 1, width: 2 });
 /// assert_eq!(batch, [0, 7, 0, 8]);
@@ -73,7 +73,7 @@ pub fn interleave(batch: &mut [u8], bytes: &[u8], size: usize, Lane { k, width }
 /// The tangent of memory along one direction of a batch.
 ///
 /// ```
-/// # use brolga::drivers::{Lane, of_direction};
+/// # use brolga::drivers::support::{Lane, of_direction};
 /// assert_eq!(of_direction(&[5, 7, 6, 8], 1, Lane { k: 1, width: 2 }), [7, 8]);
 /// ```
 pub fn of_direction(batch: &[u8], size: usize, Lane { k, width }: Lane) -> Vec<u8> {
@@ -106,7 +106,7 @@ impl Sweep {
 /// `one`.
 ///
 /// ```
-/// # use brolga::drivers::some_at_a_time;
+/// # use brolga::drivers::support::some_at_a_time;
 /// let mut runs = 0;
 /// let twice = |v: &[f64]| v.iter().map(|x| 2.0 * x).collect::<Vec<_>>();
 /// let batch = |runs: &mut i32, some: &[Vec<f64>]| {

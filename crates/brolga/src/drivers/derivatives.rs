@@ -4,7 +4,7 @@
 //! Jacobians and Hessians?
 //!
 //! **Answer.** [`Derivatives`] asks for a few products: tangents along a direction, products of
-//! seeds with the Jacobian, once or for several seeds behind one forward pass, Hessian-vector
+//! seeds with the Jacobian, once or for several seeds after one forward pass, Hessian-vector
 //! products, and Taylor coefficients. Values with gradients, Jacobians and Hessians, dense and
 //! compressed, are made of them here, once for both.
 //!
@@ -42,7 +42,7 @@ pub(super) fn with_values(options: &Options, width: u32) -> Options {
 /// The options of a rule for Taylor coefficients.
 ///
 /// ```
-/// # use brolga::{Mode, Options, drivers::{MOST_ORDER, taylor_options}};
+/// # use brolga::{Mode, Options, drivers::{MOST_ORDER, support::taylor_options}};
 /// let options = taylor_options(&Options::default(), 3)?;
 /// assert_eq!((options.mode, options.width, options.taylor), (Mode::Tangent, 3, true));
 /// assert!(taylor_options(&Options::default(), MOST_ORDER + 1).is_err());
@@ -342,7 +342,7 @@ pub trait Derivatives {
 /// Whether there are as many numbers as are wanted.
 ///
 /// ```
-/// # use brolga::drivers::fits;
+/// # use brolga::drivers::support::fits;
 /// assert!(fits(2, 2, "seeds", "one per output").is_ok());
 /// let message = fits(1, 2, "seeds", "one per output").unwrap_err().to_string();
 /// assert_eq!(message, "1 seeds are given, 2 are wanted, one per output");

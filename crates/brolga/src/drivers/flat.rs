@@ -20,7 +20,7 @@ use cranelift_codegen::ir::{Type, types};
 use super::dense::some_at_a_time;
 use super::derivatives::{Derivatives, Products, RowProducts, fits, taylor_options, with_values};
 use super::point::{
-    Aligned, Argument, LazyRules, RowPullback, made, no_writable_data, pull_rows, unless_too_wide, wide,
+    AlignedBytes, Argument, LazyRules, RowPullback, made, no_writable_data, pull_rows, unless_too_wide, wide,
 };
 use crate::second::{ArgDirection, HessianProducts, HessianRule};
 use crate::{Arg, DerivedRule, Error, Primal, Pullback};
@@ -112,7 +112,7 @@ pub struct FlatFunction {
     returns: Vec<Type>,
     options: Options,
     /// Contents of fixed buffers, by parameter.
-    fixed: Vec<Option<Aligned>>,
+    fixed: Vec<Option<AlignedBytes>>,
     inputs: usize,
     results: usize,
     outputs: usize,

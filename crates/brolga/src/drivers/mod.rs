@@ -34,10 +34,15 @@ pub mod flat;
 pub mod point;
 pub mod sparse;
 
-pub use dense::{
-    Lane, Sweep, WIDTH, by_columns, by_rows, interleave, of_direction, one_by_one, some_at_a_time, width_for,
-};
-pub use derivatives::{Derivatives, MOST_ORDER, Products, RowProducts, fits, taylor_options};
+pub use dense::{Sweep, by_columns, by_rows, one_by_one};
+pub use derivatives::{Derivatives, MOST_ORDER, Products, RowProducts};
 pub use flat::{FlatFunction, FlatParam, FlatPoint};
 pub use point::{Argument, Point};
 pub use sparse::{Pattern, Star};
+
+/// What drivers of other crates of Brolga are made of. It may change in any version.
+#[doc(hidden)]
+pub mod support {
+    pub use super::dense::{Lane, WIDTH, interleave, of_direction, some_at_a_time, width_for};
+    pub use super::derivatives::{fits, taylor_options};
+}

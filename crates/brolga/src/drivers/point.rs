@@ -151,12 +151,12 @@ pub(super) fn made<R>(cell: &OnceLock<R>, make: impl FnOnce() -> Result<R, Error
 
 /// Bytes that are aligned for vectors.
 #[derive(Clone)]
-pub(super) struct Aligned {
+pub(super) struct AlignedBytes {
     words: Vec<u128>,
     len: usize,
 }
 
-impl Aligned {
+impl AlignedBytes {
     fn zeros(len: usize) -> Self {
         Self { words: vec![0; len.div_ceil(16).max(1)], len }
     }
@@ -177,7 +177,7 @@ impl Aligned {
 }
 
 /// Memory, by argument.
-type PerArgument = Vec<Option<Aligned>>;
+type PerArgument = Vec<Option<AlignedBytes>>;
 
 /// Whether one run leaves nothing that another one would see.
 pub(super) fn no_writable_data(program: &Program) -> Result<(), Error> {
@@ -258,8 +258,8 @@ impl Argument {
         }
     }
 
-    pub(super) fn block(&self) -> Option<Aligned> {
-        let mut block = Aligned::zeros(self.bytes());
+    pub(super) fn block(&self) -> Option<AlignedBytes> {
+        let mut block = AlignedBytes::zeros(self.bytes());
         match self {
             Self::Const(_) | Self::Active(_) => return None,
             Self::Floats(all) => put(false, block.bytes_mut(), all, Lane::ONLY),
@@ -397,7 +397,7 @@ impl Point {
         let arg = |(i, input): (usize, &Argument)| match (input, &primals[i], &shadows[i]) {
             (Argument::Const(v) | Argument::Active(v), ..) => Arg::new(v.clone()),
             (_, Some(p), Some(s)) => Arg::duplicated_len(p.address(), s.address(), p.len as u64),
-            (_, p, _) => Arg::new(DataValue::I64(p.as_ref().map_or(0, Aligned::address) as i64)),
+            (_, p, _) => Arg::new(DataValue::I64(p.as_ref().map_or(0, AlignedBytes::address) as i64)),
         };
         self.inputs.iter().enumerate().map(arg).collect()
     }
@@ -416,7 +416,7 @@ impl Point {
     ) -> Result<(Vec<Option<DataValue>>, PerArgument), Error> {
         let n = self.inputs.len();
         let mut values = vec![None; n * width];
-        let zeros = |input: &Argument| input.has_shadow().then(|| Aligned::zeros(input.bytes() * width));
+        let zeros = |input: &Argument| input.has_shadow().then(|| AlignedBytes::zeros(input.bytes() * width));
         let mut blocks: PerArgument = self.inputs.iter().map(zeros).collect();
         for (k, along) in along.iter().enumerate() {
             let mut rest = along.as_ref();

@@ -7,7 +7,7 @@
 //! ([`AbiValue`]): arguments, deltas of shadows, the tape, seeds. An entry point runs on the ABI
 //! values and leaves results there. [`DerivedRule::gradient`] runs one function of both halves, or
 //! a pair one after the other; [`DerivedRule::forward`] runs the first half, and gives a
-//! [`Pullback`] that owns the tape. Behind the last half it is asked whether all cotangents that
+//! [`Pullback`] that owns the tape. After the last half it is asked whether all cotangents that
 //! moved in pieces have come together.
 //!
 //! **Errors.** [`Error::Usage`] for what does not fit; [`Error::Trap`] where the code traps, and

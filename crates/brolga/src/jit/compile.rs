@@ -81,7 +81,7 @@ const SECOND: &str = "brolga.second";
 /// A module under construction.
 pub(crate) struct Builder<'p> {
     program: &'p Program,
-    linked: Linked,
+    linked: LinkState,
     /// What is going to be compiled.
     functions: Vec<UncompiledFunction>,
     /// What the module calls its functions: `NAME.SYMBOL`.
@@ -89,7 +89,7 @@ pub(crate) struct Builder<'p> {
 }
 
 /// What is known of a module between the times that something is added to it.
-struct Linked {
+struct LinkState {
     module: JITModule,
     /// How its functions are compiled, as a rule.
     isa: OwnedTargetIsa,
@@ -103,7 +103,7 @@ struct Linked {
 /// A finished module.
 pub(crate) struct CompiledModule {
     /// The module; its memory is freed when this is dropped.
-    linked: Mutex<Option<Linked>>,
+    linked: Mutex<Option<LinkState>>,
     /// Where everything lies.
     pub code: CodeMap,
     addresses: HashMap<String, usize>,
@@ -169,7 +169,7 @@ impl<'p> Builder<'p> {
         }
         let module = JITModule::new(b);
         let (targets, functions) = Default::default();
-        let linked = Linked { module, isa, targets, functions, threads: options.threads };
+        let linked = LinkState { module, isa, targets, functions, threads: options.threads };
         let mut this = Self { program, linked, functions: Vec::new(), name: FIRST };
         for d in program.data.values() {
             let mut desc = DataDescription::new();
@@ -337,7 +337,7 @@ impl<'p> Builder<'p> {
     /// Compile and link what was defined.
     fn link(&mut self) -> Result<(CodeMap, HashMap<String, usize>), Error> {
         let compiled = codegen::compile(std::mem::take(&mut self.functions), self.program, self.linked.threads)?;
-        let Linked { module, targets, functions, .. } = &mut self.linked;
+        let LinkState { module, targets, functions, .. } = &mut self.linked;
         for function in &compiled {
             module
                 .define_function_bytes(function.id, function.align, function.code.code_buffer(), &function.relocs)
@@ -667,7 +667,7 @@ mod tests {
 
     use super::*;
 
-    /// A loop, behind so many branches, and so many in blocks for rare runs.
+    /// A loop, after so many branches, and so many in blocks for rare runs.
     fn branches(warm: usize, cold: usize) -> ir::Function {
         let mut text = "function %f(i64) {\nblock0(v0: i64):\n jump block1\n".to_owned();
         for i in 1..=warm + cold {

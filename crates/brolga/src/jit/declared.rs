@@ -13,7 +13,7 @@
 //! ends, by cotangents that have moved in pieces (`brolga_runtime::pieces`) to where the program
 //! has written nothing ([`ShadowPlaces`]). And where a program that has floats of one size moves
 //! words which may be floats, the shadows of floats of the other size must be the same before a
-//! pullback and behind it.
+//! pullback and after it.
 //!
 //! **Errors.** [`Error::Usage`] for what does not fit.
 //!
@@ -22,7 +22,7 @@
 //!
 //! **Cost.** Comparisons for each two pointer arguments, if a length is declared at all. A debug
 //! run reads fresh shadows. Shadows of floats of the other size are copied before a pullback, and
-//! compared behind it; where derivatives may be unknown, known shadows are searched for NaN.
+//! compared after it; where derivatives may be unknown, known shadows are searched for NaN.
 
 use std::sync::Arc;
 

@@ -41,12 +41,12 @@ const SPARE: usize = 64;
 static SLABS: Mutex<Vec<MmapMut>> = Mutex::new(Vec::new());
 
 /// Memory that is being written to.
-struct Open {
+struct OpenSlab {
     map: MmapMut,
     used: usize,
 }
 
-impl Open {
+impl OpenSlab {
     /// With room for so many bytes.
     fn new(bytes: usize) -> io::Result<Self> {
         let spare = if bytes <= SMALL { spare().pop() } else { None };
@@ -79,7 +79,7 @@ fn keep(map: MmapMut) {
 /// The memory of a module.
 pub(crate) struct CodeMemory {
     /// Slabs that are written to: the last one is the one that has room.
-    open: Vec<Open>,
+    open: Vec<OpenSlab>,
     /// Slabs that are run.
     closed: Vec<Mmap>,
     /// Bytes of the next slab.
@@ -98,7 +98,7 @@ impl CodeMemory {
         if let Some(found) = self.open.last_mut().and_then(|open| open.allocate(size, align)) {
             return Ok(found);
         }
-        let mut slab = Open::new(size.max(self.next))?;
+        let mut slab = OpenSlab::new(size.max(self.next))?;
         self.next = (2 * self.next).min(LARGEST);
         // Slabs begin where pages do.
         let found = slab.allocate(size, align).expect("there is room");

@@ -4,7 +4,7 @@
 //! that?
 //!
 //! **Answer.** [`DerivedRule::new`] derives and compiles, with the effort that the options say; all
-//! clones share one `Inner`, with the code, the entry points (`RootEntries`), the pool of tapes and
+//! clones share one `RuleData`, with the code, the entry points (`RootEntries`), the pool of tapes and
 //! the captures. Where the effort is [tiered](Effort::Tiered), [`DerivedRule::settle`] or enough
 //! calls make a second rule, which serves the calls after it. Methods say what there is: the
 //! signature, the CLIF, the bytes of code, addresses, loops that record all iterations, shadows
@@ -34,7 +34,7 @@ use super::traps::{CodeMap, RunContext};
 use crate::Error;
 
 /// What clones of a rule share.
-pub(super) struct Inner {
+pub(super) struct RuleData {
     pub(super) compiled: Arc<CompiledModule>,
     /// If it is the second derivative in that module: where its functions lie, and all others.
     pub(super) added: Option<ModuleAddition>,
@@ -74,7 +74,7 @@ pub(super) struct Inner {
     pub(super) tiers: Option<Tiers<DerivedRule>>,
 }
 
-impl Inner {
+impl RuleData {
     /// What names that which has stopped a run.
     pub(super) fn of_runs(&self) -> RunContext<'_> {
         RunContext { code: self.code(), program: &self.program, loops: &self.loops }
@@ -138,7 +138,7 @@ pub(super) enum RootEntries {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct DerivedRule(pub(super) Arc<Inner>);
+pub struct DerivedRule(pub(super) Arc<RuleData>);
 
 impl DerivedRule {
     /// Differentiate and compile. By default ([`Effort::Tiered`]) the rule is there soon, and
@@ -337,7 +337,7 @@ impl DerivedRule {
             executor: tasks::executor(&d.program, options)?,
             task_floats: d.task_floats,
         });
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(RuleData {
             primal: OnceLock::new(),
             abi: Abi::of(&variant, &f.signature),
             cotangent_types: returns.iter().map(|r| r.value_type).collect(),

@@ -182,7 +182,7 @@ impl<R: Tier> Tiers<R> {
         self.second.get_or_init(|| {
             let beside = if self.shared { Sharing::First(first) } else { Sharing::Nothing };
             if self.shared {
-                // Nothing is added behind a rule of which a part may be there that cannot be
+                // Nothing is added after a rule of which a part may be there that cannot be
                 // linked.
                 first.link_primal();
             }

@@ -45,7 +45,7 @@ fn aux_types(s: &Stages<'_>) -> IndexMap<Val, Type> {
     fragments.flat_map(|i| i.defs.iter().copied()).filter(|d| matches!(d.0, Val::Aux(..))).collect()
 }
 
-/// Cranelift repeats constant operands behind an instruction.
+/// Cranelift repeats constant operands after an instruction.
 fn without_comment(text: &str) -> &str {
     text.split("  ;").next().unwrap_or(text)
 }

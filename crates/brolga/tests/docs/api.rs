@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::{files, root};
 
-/// What begins an item, behind `pub`.
+/// What begins an item, after `pub`.
 const KINDS: [&str; 13] = [
     "use ",
     "mod ",

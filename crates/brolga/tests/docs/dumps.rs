@@ -10,7 +10,7 @@
 //! the lines between the two comments are what `cargo xtask dump docs/examples/loop.clif --stage
 //! pullback` prints now: all of it, or the named units (a block, a statement `inst3`, `Plan`; the
 //! `headers` of all variants).
-//! Without a stage it is the file itself. Behind the stage may stand what differs from the
+//! Without a stage it is the file itself. After the stage may stand what differs from the
 //! defaults: `combined/gradient/versions` is of a gradient alone, with both versions of the
 //! pullback, `tangent/width2` of two directions at once ([`settings`]). The test compares;
 //! `UPDATE_EXPECT=1` rewrites the document. `; grad:` lines of the examples are run as well.

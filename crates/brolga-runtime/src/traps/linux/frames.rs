@@ -56,7 +56,7 @@ pub(in crate::traps) fn mark<R>(caller: usize, access: impl FnOnce() -> R) -> R 
 pub(super) fn claim(frame: &Frame, pc: usize, callee_of: Option<usize>) -> Option<usize> {
     // SAFETY: `call` has borrowed the ranges for as long as the frame lives.
     let code = unsafe { &*frame.code };
-    // A return address points behind the call, perhaps to another function; the call itself ends
+    // A return address points after the call, perhaps to another function; the call itself ends
     // one byte before.
     let call = frame.leaf.load(Relaxed).wrapping_sub(1);
     let caller = callee_of.map_or(0, |at| at.wrapping_sub(1));

@@ -58,7 +58,7 @@ pub(super) fn install() {
     });
 }
 
-/// Install the handler in front of what has been installed since.
+/// Install the handler before what has been installed since.
 pub(super) fn reinstall() {
     install();
     for ((number, _), later) in SIGNALS.into_iter().zip(&LATER) {

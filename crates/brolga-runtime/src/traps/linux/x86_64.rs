@@ -79,7 +79,7 @@ pub(super) unsafe extern "C" fn enter(entry: Entry, arg: *mut u8, frame: *const 
 /// Address of the instruction at which the thread was interrupted.
 pub(super) fn trap_pc(context: &libc::ucontext_t, signal: Signal) -> usize {
     let pc = context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize;
-    // A breakpoint, alone of all traps, is reported behind its one-byte instruction.
+    // A breakpoint, alone of all traps, is reported after its one-byte instruction.
     if signal == Signal::Trap { pc - 1 } else { pc }
 }
 
@@ -103,10 +103,10 @@ pub(super) unsafe fn return_address(context: &libc::ucontext_t) -> usize {
 /// # Safety
 /// There is code at `pc`.
 pub(super) unsafe fn calls_a_register(pc: usize) -> bool {
-    // SAFETY: our contract; code ends in a return or a trap, so there is more behind an instruction
+    // SAFETY: our contract; code ends in a return or a trap, so there is more after an instruction
     // that is neither.
     let [first, second, third] = unsafe { (pc as *const [u8; 3]).read_unaligned() };
-    // `call r` and `jmp r` are FF /2 and FF /4, perhaps behind a REX prefix.
+    // `call r` and `jmp r` are FF /2 and FF /4, perhaps after a REX prefix.
     let (op, operand) = if first & 0xf0 == 0x40 { (second, third) } else { (first, second) };
     op == 0xff && matches!(operand >> 3, 0b11_010 | 0b11_100)
 }

@@ -1,5 +1,5 @@
 //! Builder of a pullback under construction: instructions and blocks that are added, and names that
-//! are had before they are read.
+//! are defined before they are read.
 //!
 //! **Question.** The parts of a pullback (blocks, edges, loops that are run again) read primal
 //! values. How does each value come into a block, and before what?
@@ -7,7 +7,7 @@
 //! **Answer.** A [`Builder`] has what all parts share. [`Builder::have`] restores or recomputes a
 //! value where it is first read, and before that whatever it is recomputed from; [`PendingReads`]
 //! notes what a block has not had so far. [`Builder::undone`] takes an integer a step back, and an
-//! integer that goes in steps is had behind its loop from the bound ([`ExitValue`]). A
+//! integer that goes in steps is computed after its loop from the bound ([`ExitValue`]). A
 //! [`Converter`] turns the cotangent of one value into that of another with the same bits.
 //!
 //! **Invariant.** Notes of names are zero between blocks.
@@ -35,7 +35,7 @@ use crate::val_map::ValMap;
 pub(super) struct RerunBlocks {
     /// The block that begins it.
     pub begin: BlockId,
-    /// The edge behind it.
+    /// The edge after it.
     pub end: BlockId,
     /// Its blocks.
     pub blocks: BlockMap,
@@ -200,7 +200,7 @@ impl Builder<'_, '_> {
         d
     }
 
-    /// An integer that goes in steps, behind its loop.
+    /// An integer that goes in steps, after its loop.
     fn last(&mut self, f: &mut Fragment, last: &ExitValue, at: Option<ir::Inst>) -> AdOp {
         let op = self.last_compared(f, last, at);
         let Some(of) = last.of else { return op };

@@ -186,7 +186,7 @@ impl Builder<'_, '_> {
         self.finish(id, Role::Entry, params, f, term, None);
     }
 
-    /// An instruction of a reverse, with what it reads in front of it.
+    /// An instruction of a reverse, with what it reads before it.
     fn reversed(&mut self, f: &mut Fragment, waiting: &mut PendingReads<'_>, id: InstId, inst: AdInst) {
         inst.each_read(|v| self.have(f, v, waiting, inst.at));
         f.insert(id, inst);
@@ -245,7 +245,7 @@ impl Builder<'_, '_> {
             let id = plan.push_id.then_some(self.plan.number[b]);
             self.add(&mut f, defs, AdOp::Pop(plan.record.clone(), id), last);
         }
-        // Values are had just before their first use: a block may be long, and registers are few.
+        // Values are defined just before their first use: a block may be long, and registers are few.
         let mut waiting = PendingReads::new(&plan.sources, std::mem::take(&mut self.notes));
         for v in live.touched[b].iter() {
             if !live.live_out[b].contains(v) {
@@ -353,13 +353,13 @@ impl Builder<'_, '_> {
         edge
     }
 
-    /// Whether the reverse of `p` comes behind that of `b` and no other.
+    /// Whether the reverse of `p` comes after that of `b` and no other.
     fn leads_only_to(&self, p: ir::Block, b: ir::Block) -> bool {
         let returning = self.facts.cfg.succs[p].iter().filter(|s| self.plan.returning.contains(**s));
         p != b && returning.take(2).count() == 1 && self.is_reversed(p)
     }
 
-    /// The values that held variables get on an edge: all of them are had before any changes.
+    /// The values that held variables get on an edge: all of them are read before any changes.
     fn held(
         &mut self,
         f: &mut Fragment,

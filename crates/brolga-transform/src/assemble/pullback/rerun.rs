@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! edge p -> b   (out of the loop) the cotangent of the member of each sum that leaves goes to the sum's first
-//! loop of H     what is read from outside is had; the cotangents of sums are taken, once and for all
+//! loop of H     what is read from outside is loaded or computed; the cotangents of sums are taken, once and for all
 //! B again       B as in the primal; block by block, then the reverse fragments of its statements, last first; goes where B goes
 //! edge e -> H   (at the end) the cotangents of sums go to what they began with; go to the reverse of e
 //! ```
@@ -37,7 +37,7 @@ use crate::assemble::forward::{keep_early, records};
 use crate::plan::table::{Rerun, type_of};
 
 impl Builder<'_, '_> {
-    /// Where the pullback goes on behind what happens on the edge from `p` to `b`.
+    /// Where the pullback goes on after what happens on the edge from `p` to `b`.
     pub(super) fn back(&self, p: ir::Block, b: ir::Block) -> BlockId {
         match self.plan.rerun(p).filter(|a| !a.blocks.contains(&b)) {
             Some(a) => self.rerun[&a.header].begin,
@@ -129,7 +129,7 @@ impl Builder<'_, '_> {
         self.finish(end, Role::Edge(a.entry, a.header), vec![], f, term, at);
     }
 
-    /// Behind an iteration, the next one.
+    /// After an iteration, the next one.
     pub(super) fn next_iteration(&mut self, a: &Rerun) {
         let func = self.facts.func();
         let mut f = Fragment::default();
@@ -143,7 +143,7 @@ impl Builder<'_, '_> {
         self.finish(self.reverse_of[&a.header], Role::Reverse(a.header), vec![], f, Term::Jump(next), None);
     }
 
-    /// The reverses of a block's statements, behind them.
+    /// The reverses of a block's statements, after them.
     fn reverse_in(&mut self, a: &Rerun, b: ir::Block, block: &mut CfgBlock, taken: &IndexMap<ir::Value, Val>) {
         let func = self.facts.func();
         let last = func.layout.last_inst(b);

@@ -159,7 +159,7 @@ fn first_pointer(words: &Words<'_>, base: Base) -> Option<i64> {
     (next == Some(load)).then_some(slot)
 }
 
-/// Whether a variable in front of memory is what it was when the function was called.
+/// Whether a variable before memory is what it was when the function was called.
 fn is_as_before(words: &Words<'_>, slot: i64, end: &CellState) -> bool {
     let found: Option<CellPlace> = words.names.pointer(slot, end);
     found.is_some_and(|(base, at)| at == 0 && first_pointer(words, base) == Some(slot))

@@ -66,7 +66,7 @@ pub(super) struct CellPart {
     pub through: Option<usize>,
     /// The first byte.
     pub from: i64,
-    /// Behind the last.
+    /// After the last.
     pub to: i64,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct CellPart {
 pub(super) struct CellWrites {
     /// Places that have a name in its callers.
     pub parts: Vec<CellPart>,
-    /// The variable in front of memory that holds the stack pointer, if something is written below.
+    /// The variable before memory that holds the stack pointer, if something is written below.
     pub below: Option<i64>,
     /// The parameter that is the memory's start.
     pub memory: Option<usize>,

@@ -1,6 +1,6 @@
 //! Guards of scalar promotion: stores that must not lead into a promoted frame trap if they do.
 //!
-//! **Question.** Behind a store through another address, a cell of a frame is what it was if the
+//! **Question.** After a store through another address, a cell of a frame is what it was if the
 //! store did not lead there. Which stores are asked, at run time, and for which cells?
 //!
 //! **Answer.** A backward liveness of cells, from the loads that are promoted: a cell is live from
@@ -37,7 +37,7 @@ pub(super) struct StoreGuard {
     store: ir::Inst,
     /// Memory, and the address of 32 bits from which the cells are so far away.
     from: (ir::Value, ir::Value),
-    /// The first byte of the cells, and behind the last.
+    /// The first byte of the cells, and after the last.
     cells: (i64, i64),
 }
 
@@ -161,7 +161,7 @@ impl StoreGuard {
         let pointer = pos.ins().uextend(types::I64, pointer);
         let start = pos.ins().iadd(memory, pointer);
         let distance = pos.ins().isub(addr, start);
-        // How far the last byte is behind the first of the cells: both ways of meeting are one
+        // How far the last byte is after the first of the cells: both ways of meeting are one
         // comparison.
         let reach = pos.ins().iadd_imm_s(distance, i64::from(offset) + last);
         let meets = pos.ins().icmp_imm_u(IntCC::UnsignedLessThan, reach, end - first + last);

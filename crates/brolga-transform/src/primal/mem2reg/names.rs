@@ -8,7 +8,7 @@
 //! after the load of the stack pointer, and so is that of an inlined callee, whose own load of the
 //! stack pointer reads what the caller has put there.
 //!
-//! **Apart.** The host's variables lie in front of a memory: no address in it leads there.
+//! **Apart.** The host's variables lie before a memory: no address in it leads there.
 //! Otherwise places of two bases may be the same.
 //!
 //! **Wraps.** An address of 32 bits may wrap around, and a constant behind it does not. Two places
@@ -52,7 +52,7 @@ impl<'a> CellNames<'a> {
         Some(self.followed(self.plain(inst)?).0)
     }
 
-    /// The same, without following variables. In a WebAssembly memory nothing is taken off behind
+    /// The same, without following variables. In a WebAssembly memory nothing is taken off after
     /// the addition of an address.
     pub(super) fn plain(&self, inst: ir::Inst) -> Option<CellPlace> {
         let (base, at) = cell_of(self.func, access_address(self.func, inst)?, access_offset(self.func, inst));
@@ -122,7 +122,7 @@ impl<'a> CellNames<'a> {
         Some(((Base::Sum(memory.min(root), memory.max(root)), at + by), guarded))
     }
 
-    /// The place that a variable in front of memory points to, whatever else happens.
+    /// The place that a variable before memory points to, whatever else happens.
     pub(super) fn pointer(&self, slot: i64, state: &CellState) -> Option<CellPlace> {
         let known = state.get(&(Base::Value(self.memory?), slot)).filter(|k| !k.guarded)?;
         let Word::Int(WordSource::Value(v)) = known.word else { return None };
@@ -143,19 +143,19 @@ impl<'a> CellNames<'a> {
         self.in_memory(base)
     }
 
-    /// Whether a base is the stack pointer's: a variable in front of the memory.
+    /// Whether a base is the stack pointer's: a variable before the memory.
     pub(super) fn is_frame(&self, base: Base) -> bool {
         self.in_memory(base).is_some_and(|(_, root)| self.slot_of(root).is_some())
     }
 
-    /// The variable in front of memory that a value was loaded from.
+    /// The variable before memory that a value was loaded from.
     pub(super) fn slot_of(&self, v: ir::Value) -> Option<i64> {
         let inst = self.func.dfg.value_def(v).inst()?;
         (self.func.dfg.insts[inst].opcode() == Opcode::Load).then_some(())?;
         self.plain(inst).filter(|&p| self.is_global(p)).map(|p| p.1)
     }
 
-    /// Whether a place is a variable in front of memory.
+    /// Whether a place is a variable before memory.
     pub(super) fn is_global(&self, (base, at): CellPlace) -> bool {
         self.memory.is_some_and(|m| base == Base::Value(m)) && at < 0
     }
@@ -170,7 +170,7 @@ impl<'a> CellNames<'a> {
         self.params_apart && self.param(base).is_some()
     }
 
-    /// Whether a place is a number of bytes behind the start of memory.
+    /// Whether a place is a number of bytes after the start of memory.
     pub(super) fn is_inside(&self, (base, at): CellPlace) -> bool {
         self.memory.is_some_and(|m| base == Base::Value(m)) && at >= 0
     }

@@ -9,7 +9,7 @@
 //!                 br_table code - 1, exit 1, [exit 1, exit 2, …]
 //! ```
 //!
-//! **Invariant.** Values of the loop that are used behind it are results of the call.
+//! **Invariant.** Values of the loop that are used after it are results of the call.
 //!
 //! **Cost.** In the run a call, a comparison and two branches for each step.
 

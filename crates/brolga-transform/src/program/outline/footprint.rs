@@ -24,7 +24,7 @@ use brolga_ir::{FuncKey, Program};
 use cranelift_codegen::ir;
 use cranelift_entity::EntitySet;
 
-use crate::primal::normalise::Normalised;
+use crate::primal::normalise::NormalisedPrimal;
 
 /// The memory that a loop changes.
 pub(super) enum Memory {
@@ -44,8 +44,8 @@ pub(super) struct FootprintInput<'a> {
     pub is_called: bool,
 }
 
-/// The objects that a loop changes, or that change behind it, or why they are not known.
-pub(super) fn of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId) -> Result<IndexSet<Origin>, String> {
+/// The objects that a loop changes, or that change after it, or why they are not known.
+pub(super) fn of(cx: &FootprintInput<'_>, n: &NormalisedPrimal, l: LoopId) -> Result<IndexSet<Origin>, String> {
     let blocks = Blocks::default();
     let places = Places { program: cx.program, func: &n.func, cfg: &n.cfg, blocks: &blocks };
     let lp = &n.loops.loops[l];
@@ -75,8 +75,8 @@ pub(super) fn of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId) -> Result<I
     Ok(found)
 }
 
-/// Blocks that run behind a loop.
-fn blocks_after(n: &Normalised, l: LoopId) -> EntitySet<ir::Block> {
+/// Blocks that run after a loop.
+fn blocks_after(n: &NormalisedPrimal, l: LoopId) -> EntitySet<ir::Block> {
     let mut found = EntitySet::new();
     let mut work: Vec<ir::Block> = n.loops.loops[l].exits.iter().map(|e| e.1).collect();
     while let Some(b) = work.pop() {

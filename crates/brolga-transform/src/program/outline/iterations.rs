@@ -12,7 +12,7 @@ use brolga_ir::Program;
 use brolga_rules::cost::cost;
 use cranelift_codegen::ir;
 
-use crate::primal::normalise::Normalised;
+use crate::primal::normalise::NormalisedPrimal;
 
 /// What a step weighs, if it is not a single iteration: a call is little beside it.
 const ENOUGH: u64 = 1000;
@@ -22,8 +22,8 @@ const MOST_ITERATIONS: u64 = 64;
 const OF_INNER: u64 = 16;
 
 /// How many iterations are a step: a power of two. It does not depend on the budget, since sums in
-/// a step are added to what the steps behind it have made.
-pub(super) fn iterations(program: &Program, n: &Normalised, blocks: &[ir::Block]) -> u32 {
+/// a step are added to what the steps after it have made.
+pub(super) fn iterations(program: &Program, n: &NormalisedPrimal, blocks: &[ir::Block]) -> u32 {
     let inst = |i: ir::Inst| match n.func.dfg.insts[i] {
         ir::InstructionData::Call { func_ref, .. } if program.callee(&n.func, func_ref).is_some() => ENOUGH,
         ref data => u64::from(cost(data.opcode())),

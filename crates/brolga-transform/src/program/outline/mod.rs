@@ -16,10 +16,10 @@
 //! A *step* is K iterations of the loop, few instructions together, so that a call is little beside
 //! them ([`step`]). What an iteration hands on to the next is a parameter and a result, and so is
 //! each float that all of them read: its cotangent is the same sum in the same order for any
-//! schedule. What is asked for behind the loop is a result. The code is zero if the loop goes on,
+//! schedule. What is asked for after the loop is a result. The code is zero if the loop goes on,
 //! and else says by which exit it has been left. `loop` is a [driver](brolga_ir::driver), whose
 //! body runs steps from one number to another ([`caller`]). If the loop counts, the number of steps
-//! is computed in front of it ([`trip_count`]).
+//! is computed before it ([`trip_count`]).
 //!
 //! **Invariants.** The functions compute, in the same order, what the loop did; each instruction
 //! knows where it comes from. A loop that may not run twice ([`repeatable`]), or whose steps change
@@ -52,7 +52,7 @@ use cranelift_codegen::isa::TargetIsa;
 use crate::derived::LoopOutcome;
 use crate::primal::edit::before;
 use crate::primal::mem2reg::CalleeWrites;
-use crate::primal::normalise::{Normalised, PrimalCx, normalise};
+use crate::primal::normalise::{NormalisedPrimal, PrimalCx, normalise};
 
 pub(crate) use select::{StayingLoop, functions_named};
 
@@ -126,7 +126,7 @@ pub(crate) fn staying(outcomes: &[LoopOutcome]) -> Vec<StayingLoop> {
 pub(crate) fn outline(
     program: &mut Program,
     keys: &mut Vec<FuncKey>,
-    normalised: &mut IndexMap<FuncKey, Normalised>,
+    normalised: &mut IndexMap<FuncKey, NormalisedPrimal>,
     staying: &[StayingLoop],
     root: FuncKey,
     options: &Options,
@@ -179,7 +179,7 @@ pub(crate) fn outline(
 /// Define the functions of a loop.
 fn define(
     program: &mut Program,
-    n: &Normalised,
+    n: &NormalisedPrimal,
     found: &OutlinedLoop<'_>,
     symbols: &LoopSymbols,
     budget: Option<u64>,
@@ -223,7 +223,7 @@ fn define(
 /// taken at the start of the function.
 fn take_addresses(
     program: &Program,
-    n: &mut Normalised,
+    n: &mut NormalisedPrimal,
     sites: &[LoopSite],
 ) -> IndexMap<Origin, (ir::Value, StateLength)> {
     let of_sites = sites.iter().filter_map(|s| match &s.memory {

@@ -1,9 +1,9 @@
 //! A loop that becomes functions: what they are given, and what they return.
 //!
 //! **Question.** Which values does a step of a loop need from outside, which does it hand on to the
-//! next one, and which are asked for behind the loop?
+//! next one, and which are asked for after the loop?
 //!
-//! **Answer.** From outside come values of blocks in front of the loop, but constants, which are
+//! **Answer.** From outside come values of blocks before the loop, but constants, which are
 //! put into the step. Handed on are the parameters of the loop's header and, from outside, floats
 //! (so are their cotangents) and what is longer than a word. Asked for are values of the loop that
 //! other blocks use.
@@ -20,24 +20,24 @@ use cranelift_codegen::isa::CallConv;
 
 use super::footprint::Memory;
 use super::iterations::iterations;
-use crate::primal::normalise::Normalised;
+use crate::primal::normalise::NormalisedPrimal;
 
 /// A loop, and what its functions pass and return.
 pub(crate) struct OutlinedLoop<'a> {
-    at: &'a Normalised,
+    at: &'a NormalisedPrimal,
     pub func: &'a ir::Function,
     pub of: &'a Loop,
     /// Its blocks, in the order of the layout.
     pub blocks: Vec<ir::Block>,
-    /// Values from in front of the loop that no iteration changes, but those that are handed on.
+    /// Values from before the loop that no iteration changes, but those that are handed on.
     pub invariants: Vec<ir::Value>,
     /// Values of this kind that are handed on: floats, and what is longer than a word.
     pub handed_on: Vec<ir::Value>,
-    /// Instructions in front of the loop that are put into the step: constants.
+    /// Instructions before the loop that are put into the step: constants.
     pub constants: Vec<ir::Inst>,
-    /// Addresses of stack slots in the loop, which are taken in front of it.
+    /// Addresses of stack slots in the loop, which are taken before it.
     pub addresses: Vec<ir::Inst>,
-    /// Values of the loop that are asked for behind it.
+    /// Values of the loop that are asked for after it.
     pub outs: Vec<ir::Value>,
     /// Iterations of a step, a power of two.
     pub iterations: u32,
@@ -48,7 +48,7 @@ pub(crate) struct OutlinedLoop<'a> {
 impl<'a> OutlinedLoop<'a> {
     pub(super) fn of(
         program: &Program,
-        n: &'a Normalised,
+        n: &'a NormalisedPrimal,
         of: &'a Loop,
         memory: &Memory,
         objects: &IndexMap<Origin, (ir::Value, StateLength)>,
@@ -114,13 +114,13 @@ impl<'a> OutlinedLoop<'a> {
         self.types_of(params).chain(self.types_of(&self.handed_on)).collect()
     }
 
-    /// Types of what is asked for behind the loop.
+    /// Types of what is asked for after the loop.
     pub(super) fn out_types(&self) -> Vec<ir::Type> {
         self.types_of(&self.outs).collect()
     }
 
     /// Of the function of a step: invariants and what is handed on; what is handed on, what is
-    /// asked for behind the loop, and the code.
+    /// asked for after the loop, and the code.
     pub(super) fn of_step(&self) -> Signature {
         // So many results as there are.
         let mut sig = Signature::new(CallConv::Fast);

@@ -16,12 +16,12 @@ use brolga_ir::{FuncKey, Program};
 use brolga_rules::{MathKind, MathRule, MemFn};
 use cranelift_codegen::ir;
 
-use crate::primal::normalise::Normalised;
+use crate::primal::normalise::NormalisedPrimal;
 
 /// Why instructions may not run again, if they may not.
 pub(super) fn why_not(
     program: &Program,
-    n: &Normalised,
+    n: &NormalisedPrimal,
     insts: impl Iterator<Item = ir::Inst>,
     addressed: &[FuncKey],
 ) -> Option<String> {

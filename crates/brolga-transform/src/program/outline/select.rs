@@ -28,7 +28,7 @@ use cranelift_entity::EntitySet;
 use super::footprint::{self, FootprintInput, Memory};
 use super::parts::is_constant;
 use super::repeatable;
-use crate::primal::normalise::Normalised;
+use crate::primal::normalise::NormalisedPrimal;
 use crate::program::reachable::addressed;
 
 /// A loop that is outlined.
@@ -52,7 +52,7 @@ pub(crate) struct StayingLoop {
 
 impl StayingLoop {
     /// A loop of a function.
-    pub(crate) fn of(n: &Normalised, l: LoopId, why: impl Into<String>) -> Self {
+    pub(crate) fn of(n: &NormalisedPrimal, l: LoopId, why: impl Into<String>) -> Self {
         let header = n.func.layout.last_inst(n.loops.loops[l].header).expect("a block ends");
         Self { func: n.key, inst: brolga_analysis::query::original(&n.func, header), why: why.into() }
     }
@@ -61,7 +61,7 @@ impl StayingLoop {
 /// What is asked about a program.
 pub(super) struct Question<'a> {
     pub program: &'a Program,
-    pub normalised: &'a IndexMap<FuncKey, Normalised>,
+    pub normalised: &'a IndexMap<FuncKey, NormalisedPrimal>,
     pub root: FuncKey,
     /// The root is one function with its pullback.
     pub one_function: bool,
@@ -161,7 +161,7 @@ fn not_called_in_a_loop(program: &Program, root: FuncKey, name: &str) -> Diagnos
 }
 
 /// The innermost loops around calls of a function.
-fn around(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, name: &str) -> Vec<(FuncKey, LoopId)> {
+fn around(program: &Program, normalised: &IndexMap<FuncKey, NormalisedPrimal>, name: &str) -> Vec<(FuncKey, LoopId)> {
     let mut found = Vec::new();
     let functions: Vec<FuncKey> = functions_named(program, name).collect();
     for (&k, n) in normalised {
@@ -180,7 +180,7 @@ fn around(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, name: &
 }
 
 /// Whether a call of a function may lead to another one.
-fn calls_itself(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, k: FuncKey) -> bool {
+fn calls_itself(program: &Program, normalised: &IndexMap<FuncKey, NormalisedPrimal>, k: FuncKey) -> bool {
     let n = &normalised[&k];
     n.cfg.calls.iter().any(|&i| match CalleeKind::of(program, &n.func, i) {
         Some(CalleeKind::Derived(c)) => reachable(program, c).contains(&k),
@@ -189,7 +189,11 @@ fn calls_itself(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, k
 }
 
 /// Functions that a run calls once: the root, and what is called outside of loops.
-fn single_run_funcs(program: &Program, normalised: &IndexMap<FuncKey, Normalised>, root: FuncKey) -> IndexSet<FuncKey> {
+fn single_run_funcs(
+    program: &Program,
+    normalised: &IndexMap<FuncKey, NormalisedPrimal>,
+    root: FuncKey,
+) -> IndexSet<FuncKey> {
     let of_steps: Vec<&str> = program
         .funcs
         .values()
@@ -219,7 +223,12 @@ fn single_run_funcs(program: &Program, normalised: &IndexMap<FuncKey, Normalised
 }
 
 /// The memory that a loop changes, or why its steps cannot run again.
-fn memory_of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId, addressed: &[FuncKey]) -> Result<Memory, String> {
+fn memory_of(
+    cx: &FootprintInput<'_>,
+    n: &NormalisedPrimal,
+    l: LoopId,
+    addressed: &[FuncKey],
+) -> Result<Memory, String> {
     let program = cx.program;
     let lp = &n.loops.loops[l];
     let blocks = || n.func.layout.blocks().filter(|b| lp.blocks.contains(*b));
@@ -248,9 +257,9 @@ fn memory_of(cx: &FootprintInput<'_>, n: &Normalised, l: LoopId, addressed: &[Fu
     footprint::of(cx, n, l).map(Memory::Objects)
 }
 
-/// Whether arithmetic on integers of the header, or from in front of the loop, ends in the bits of
+/// Whether arithmetic on integers of the header, or from before the loop, ends in the bits of
 /// a float.
-fn makes_floats(n: &Normalised, l: LoopId) -> bool {
+fn makes_floats(n: &NormalisedPrimal, l: LoopId) -> bool {
     let (lp, dfg) = (&n.loops.loops[l], &n.func.dfg);
     let is_int = |v: ir::Value| dfg.value_type(v).lane_type().is_int();
     let blocks = || n.func.layout.blocks().filter(|b| lp.blocks.contains(*b));

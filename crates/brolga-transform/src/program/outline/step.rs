@@ -105,7 +105,7 @@ fn enter(func: &mut ir::Function, of: &OutlinedLoop<'_>, at: ir::SourceLoc) -> i
     entry
 }
 
-/// Count iterations, and return behind the last one.
+/// Count iterations, and return after the last one.
 fn latch(func: &mut ir::Function, of: &OutlinedLoop<'_>, floats: &[ir::Value], at: ir::SourceLoc) {
     let header = of.of.header;
     let types: Vec<ir::Type> = func.dfg.block_params(header).iter().map(|&v| func.dfg.value_type(v)).collect();

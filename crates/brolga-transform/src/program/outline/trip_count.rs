@@ -1,4 +1,4 @@
-//! Trip counts: how many steps a loop has, computed in front of it.
+//! Trip counts: how many steps a loop has, computed before it.
 //!
 //! **Question.** A schedule for a known number of steps is better than one for a number that turns
 //! out. Which loops tell theirs before they run?
@@ -15,7 +15,7 @@
 //!
 //! **Invariant.** The run checks that the loop ends with the last step.
 //!
-//! **Cost.** A look at each parameter of the header. In the run about ten instructions in front of
+//! **Cost.** A look at each parameter of the header. In the run about ten instructions before
 //! the loop.
 
 use brolga_analysis::LoopId;
@@ -24,7 +24,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 
 use crate::primal::induction::{ExitTest, Induction, exit_test, induction};
-use crate::primal::normalise::Normalised;
+use crate::primal::normalise::NormalisedPrimal;
 
 /// What a number of iterations is computed from.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ pub(super) struct Count {
 }
 
 /// How the iterations of a loop are counted.
-pub(super) fn of(n: &Normalised, l: LoopId) -> Option<Count> {
+pub(super) fn of(n: &NormalisedPrimal, l: LoopId) -> Option<Count> {
     let lp = &n.loops.loops[l];
     let [(from, to)] = lp.exits[..] else { return None };
     let [latch] = lp.latches[..] else { return None };

@@ -3,6 +3,9 @@
 //! **Question.** A user says what the adjoint of a function is, by another function. How does it
 //! become a rule?
 //!
+//! **Answer.** The statement of a call becomes calls of the user's functions, with those arguments
+//! that the rule names.
+//!
 //! **Before.** `r = call %f(x, p)`. **After.** Forward: the same call, or `r, record = call
 //! %f__augmented(x, p, …)`. Reverse: `dx = call %f__adjoint(x, shadow of p, r̄, record, …)`, and
 //! `x̄ += dx`. What the adjoint is given is recorded, or computed again, as operands of any rule.
@@ -24,9 +27,9 @@ use brolga_rules::{AdjointArg, AdjointCall, AdjointRule, Ty};
 use cranelift_codegen::ir::{self, AbiParam, Signature, types};
 
 use super::calls::modes;
-use super::fragments::hand_over;
 use super::libm::clif_type;
 use super::memory::const_store_check;
+use super::pieces::hand_over;
 use crate::batch::no_batch;
 use crate::translate::stmt::{Cx, FragmentKind};
 

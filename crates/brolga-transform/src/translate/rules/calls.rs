@@ -23,10 +23,10 @@ use brolga_ir::{Diagnostic, FuncKey, MemoryMode, intrinsics};
 use brolga_rules::helper_of_account;
 use cranelift_codegen::ir::{self, Signature, types};
 
-use super::fragments::hand_over;
+use super::pieces::hand_over;
 use crate::derived::{PairSymbols, derivative_of};
 use crate::translate::convert::fitted;
-use crate::translate::rules::fragments::nothing_arrives;
+use crate::translate::rules::pieces::nothing_arrives;
 use crate::translate::stmt::{Cx, FragmentKind};
 
 /// A direct call of a function of the program.

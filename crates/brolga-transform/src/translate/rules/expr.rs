@@ -277,7 +277,7 @@ impl Walker<'_> {
                 CalleeKind::Computes(rule) => (rule, computed_operands(rule, args)),
                 _ => return None,
             };
-            // The reverse of a block comes behind all of it, a tangent behind its own instruction.
+            // The reverse of a block comes after all of it, a tangent after its own instruction.
             let comes_later = || cx.place() == FragmentKind::After && layout.pp_cmp(inst, cx.inst()) != Ordering::Less;
             let before = |b| if b == here { !comes_later() } else { facts.loops.dominates(b, here) };
             let before = layout.inst_block(inst).is_some_and(before);

@@ -95,6 +95,20 @@ pub(crate) fn clif_type(ty: Ty) -> ir::Type {
 
 const I64: ir::Type = types::I64;
 
+/// `malloc` or `calloc`, with a shadow: the address of the block.
+pub(crate) fn new_block(cx: Cx<'_, '_, '_, '_>, m: MemFn) -> ir::Value {
+    let z = cx.results()[0];
+    cx.replace_primal();
+    let mut operands = vec![None];
+    for &a in cx.args() {
+        let n = wide(cx, FragmentKind::Before, a);
+        operands.push(Some(n));
+    }
+    let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
+    allocate(cx, symbol, &operands, z);
+    z
+}
+
 fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
     let args = cx.args();
     let restore = cx.facts().options.memory == MemoryMode::Restore;
@@ -114,15 +128,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             }
         }
         MemFn::Malloc | MemFn::Calloc => {
-            let z = cx.results()[0];
-            cx.replace_primal();
-            let mut operands = vec![None];
-            for &a in args {
-                let n = wide(cx, FragmentKind::Before, a);
-                operands.push(Some(n));
-            }
-            let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
-            allocate(cx, symbol, &operands, z);
+            let z = new_block(cx, m);
             // In a combined function the reverse runs once, and nothing comes to this shadow after
             // it.
             if cx.facts().mode == Mode::Split {

@@ -16,11 +16,11 @@ use crate::translate::stmt::{AdStmt, StmtCx, Translation};
 pub(crate) mod adjoint;
 pub(crate) mod calls;
 pub(crate) mod expr;
-pub(crate) mod fragments;
 pub(crate) mod libm;
 pub(crate) mod memory;
 pub(crate) mod moved_pointers;
 pub(crate) mod moves;
+pub(crate) mod pieces;
 pub(crate) mod products;
 pub(crate) mod ulp;
 
@@ -37,9 +37,9 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
         products::reverse(&mut cx, product);
         return cx.finish();
     }
-    if fragments::is_computed(&cx) {
+    if pieces::is_computed(&cx) {
         memory::pointer_arith(&mut cx);
-        fragments::computed(&mut cx);
+        pieces::computed(&mut cx);
         return cx.finish();
     }
     match opcode_rule(op) {
@@ -54,13 +54,13 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
 
 /// What is added to the bits of a float, or the like; or, if it moves parts of one, that.
 fn bits(cx: &mut StmtCx<'_, '_, '_>) {
-    if !fragments::taken_apart(cx) {
+    if !pieces::taken_apart(cx) {
         ulp::step(cx);
     }
 }
 
 fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
-    if fragments::taken_apart(cx) {
+    if pieces::taken_apart(cx) {
         return;
     }
     match s {
@@ -108,7 +108,7 @@ fn structural(cx: &mut StmtCx<'_, '_, '_>, op: Opcode, s: Structural) {
                 } else if let Some(seed) = cx.t.seeds[i] {
                     match (cx.facts().activity.state[v], cx.facts().variant.results[i]) {
                         (State::No, _) => {}
-                        (_, ResultMode::Bits(shape)) => fragments::hand_over(cx, v, seed, shape),
+                        (_, ResultMode::Bits(shape)) => pieces::hand_over(cx, v, seed, shape),
                         _ => cx.add_ct(v, seed),
                     }
                 }

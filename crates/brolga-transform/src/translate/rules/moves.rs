@@ -19,9 +19,9 @@ use cranelift_codegen::ir::{
     types,
 };
 
-use super::fragments::{number_of, number_of_ticket};
+use super::pieces::{number_of, number_of_ticket};
 use crate::translate::convert::mask_type;
-use crate::translate::rules::fragments::{lane_is_unused, lane_type, lanes, nothing_arrives};
+use crate::translate::rules::pieces::{lane_is_unused, lane_type, lanes, nothing_arrives};
 use crate::translate::stmt::{Cx, FragmentKind};
 
 /// The cotangent of the only result, if it is active.
@@ -174,7 +174,7 @@ fn let_through(cx: Cx<'_, '_, '_, '_>, x: ir::Value, mask: ir::Value) {
 /// What goes to an operand, if anything does.
 fn hand_on(cx: Cx<'_, '_, '_, '_>, x: ir::Value, ct: Val, shape: Shape) {
     if cx.facts().is_active(x) {
-        super::fragments::hand_over(cx, x, ct, shape);
+        super::pieces::hand_over(cx, x, ct, shape);
     }
 }
 
@@ -182,7 +182,7 @@ fn hand_on(cx: Cx<'_, '_, '_, '_>, x: ir::Value, ct: Val, shape: Shape) {
 pub(crate) fn bitcast(cx: Cx<'_, '_, '_, '_>) {
     let Some((ct, shape)) = ct_of_result(cx) else { return };
     let x = cx.args()[0];
-    super::fragments::hand_over(cx, x, ct, shape);
+    super::pieces::hand_over(cx, x, ct, shape);
 }
 
 /// An operation on bits without a known derivative: nothing may arrive at its result. (A store has

@@ -94,7 +94,7 @@ fn scaled(cx: &mut StmtCx<'_, '_, '_>, p: &Product, z: ir::Value, ct: Val, part:
             p.over.iter().map(|&x| (Arith::Fdiv, x)).chain(others).map(|(op, x)| (op, Val::Primal(x))).collect()
         }
         ProductPart::Over(index) => {
-            vec![(Arith::Fmul, whole(cx, p, ty)), (Arith::Fdiv, Val::Primal(p.over[index]))]
+            vec![(Arith::Fmul, product_value(cx, p, ty)), (Arith::Fdiv, Val::Primal(p.over[index]))]
         }
     };
     let mut by = ct;
@@ -117,7 +117,7 @@ fn scaled(cx: &mut StmtCx<'_, '_, '_>, p: &Product, z: ir::Value, ct: Val, part:
 
 /// The product itself, but for its sign, of its factors: a derivation of what comes out has to see
 /// those that are strong. The result, which the tape may hold, is a number without factors.
-fn whole(cx: &mut StmtCx<'_, '_, '_>, p: &Product, ty: Type) -> Val {
+fn product_value(cx: &mut StmtCx<'_, '_, '_>, p: &Product, ty: Type) -> Val {
     let mut over = p.over.iter();
     let mut so_far: Option<Val> = None;
     for &x in &p.times {

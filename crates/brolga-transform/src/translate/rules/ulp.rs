@@ -16,7 +16,7 @@ use brolga_analysis::bits::bit_arith::divides_by;
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, Shape, Val};
 use cranelift_codegen::ir::{Opcode, types};
 
-use super::fragments::{hand_over, number_of, number_of_ticket};
+use super::pieces::{hand_over, number_of, number_of_ticket};
 use crate::translate::convert::fitted;
 use crate::translate::stmt::StmtCx;
 

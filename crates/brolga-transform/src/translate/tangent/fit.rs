@@ -1,10 +1,10 @@
-//! Conversions between the forms of one tangent: a number, the bytes of a fragment, a flag.
+//! Conversions between the forms of one tangent: a number, the bytes of a piece, a flag.
 //!
 //! **Question.** What is a float on one side of a move is bytes on the other. What becomes of its
 //! tangent?
 //!
-//! **Answer.** The tangent of a fragment has the bytes of the float's tangent, in an integer of the
-//! fragment's own type. Where a float becomes a fragment the run time notes both; where a fragment
+//! **Answer.** The tangent of a piece has the bytes of the float's tangent, in an integer of the
+//! piece's own type. Where a float becomes a piece the run time notes both; where a piece
 //! becomes a float it says whether all bytes are of one tangent
 //! (`brolga_runtime::calls::tangents`). A flag says whether a tangent was not zero
 //! ([`Shape::Demand`]).

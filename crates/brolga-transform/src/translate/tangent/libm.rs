@@ -14,7 +14,7 @@ use cranelift_codegen::ir::types;
 
 use super::places;
 use super::value::{by_row, define};
-use crate::translate::rules::libm::{allocate, clif_type, free_at_end, written_float};
+use crate::translate::rules::libm::{allocate, clif_type, free_at_end, new_block, written_float};
 use crate::translate::stmt::{Cx, FragmentKind, wide};
 
 const I64: cranelift_codegen::ir::Type = types::I64;
@@ -83,15 +83,7 @@ fn memory_function(cx: Cx<'_, '_, '_, '_>, m: MemFn) {
             }
         }
         MemFn::Malloc | MemFn::Calloc => {
-            let z = cx.results()[0];
-            cx.replace_primal();
-            let mut operands = vec![None];
-            for &a in args {
-                let n = wide(cx, FragmentKind::Before, a);
-                operands.push(Some(n));
-            }
-            let symbol = if m == MemFn::Malloc { "brolga_malloc" } else { "brolga_calloc" };
-            allocate(cx, symbol, &operands, z);
+            new_block(cx, m);
         }
         MemFn::Realloc => {
             let z = cx.results()[0];

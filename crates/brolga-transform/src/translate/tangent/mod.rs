@@ -34,16 +34,16 @@ use brolga_ir::inst::Arith;
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, types};
 
-use crate::translate::rules::fragments::is_computed;
+use crate::translate::rules::pieces::is_computed;
 use crate::translate::rules::{memory, products};
 use crate::translate::stmt::Cx;
 use crate::translate::stmt::{AdStmt, StmtCx, Translation};
 
 mod calls;
 pub(crate) mod fit;
-mod fragments;
 mod libm;
 mod moves;
+mod pieces;
 mod places;
 mod value;
 
@@ -63,7 +63,7 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     }
     if is_computed(&cx) {
         memory::pointer_arith(&mut cx);
-        fragments::computed(&mut cx);
+        pieces::computed(&mut cx);
         return cx.finish();
     }
     let facts = cx.facts();
@@ -82,7 +82,7 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     match opcode_rule(op) {
         _ if cx.facts().steps.of(inst).is_some() => {
             memory::pointer_arith(&mut cx);
-            if !fragments::moved(&mut cx) {
+            if !pieces::moved(&mut cx) {
                 moves::step(&mut cx);
             }
         }
@@ -100,7 +100,7 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
 }
 
 fn structural(cx: Cx<'_, '_, '_, '_>, op: Opcode, s: Structural) {
-    if fragments::moved(cx) {
+    if pieces::moved(cx) {
         return memory::pointer_arith(cx);
     }
     match s {

@@ -22,9 +22,9 @@ use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, condcodes::Floa
 use super::fit::{POISON, tangent_type, type_of, unknown};
 use super::value::{define, define_as, tangent, tangent_as};
 use crate::translate::convert::mask_type;
-use crate::translate::rules::fragments::{lane_type, lanes};
 use crate::translate::rules::memory::pointer_arith;
 use crate::translate::rules::moves::{as_float, in_pairs, lane_immediate, pair, times_sign, with_pair};
+use crate::translate::rules::pieces::{lane_type, lanes};
 use crate::translate::rules::ulp::scaled;
 use crate::translate::stmt::Cx;
 
@@ -87,7 +87,7 @@ pub(super) fn linear(cx: Cx<'_, '_, '_, '_>, op: Arith, to: Type) {
 pub(super) fn bitwise(cx: Cx<'_, '_, '_, '_>) {
     let Some((z, result_shape)) = shape_of_result(cx) else { return };
     let (facts, inst) = (cx.facts(), cx.inst());
-    // A fragment that is a float with another sign.
+    // A piece that is a float with another sign.
     let of_piece = || bit_idioms::sign_of_piece(facts.func(), inst, |v| facts.activity.state[v] != State::No);
     let of_piece = if facts.activity.is_varied(z) { None } else { of_piece() };
     if let Some(BitOp::Mask { x, mask }) = of_piece {

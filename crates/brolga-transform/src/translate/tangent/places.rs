@@ -2,7 +2,8 @@
 //!
 //! **Question.** A value goes through memory. Where does its tangent go?
 //!
-//! **Answer.** A load reads the tangent from the shadow, a store writes it there.
+//! **Answer.** To the same place of the shadow. The primal access says where that is, and of which
+//! size; a place without a shadow has a tangent of zero.
 //!
 //! What overwrites a float with a number without a derivative clears its tangent. A number computed
 //! from the bits of floats is stored as the bits of [`POISON`](super::POISON): where it is read as
@@ -14,7 +15,7 @@ use std::cmp::Ordering;
 
 use brolga_analysis::MemRole;
 use brolga_analysis::query::{access_address, access_offset, is_integer_access};
-use brolga_ir::inst::{AdOp, Args, Arith, Check, ClearQuery, Defs, FragmentOp, ShadowPlace, Shape, Val};
+use brolga_ir::inst::{AdOp, Args, Arith, Check, ClearQuery, Defs, PieceOp, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
 
@@ -103,8 +104,8 @@ pub(super) fn read(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, shape: Sha
     let place = cx.facts().place(addr, off)?;
     let n = shape.bytes();
     let what = match shape {
-        Shape::Bytes { .. } | Shape::Demand { .. } => FragmentOp::Note,
-        _ => FragmentOp::Settle(shape.lane_bytes() as u8),
+        Shape::Bytes { .. } | Shape::Demand { .. } => PieceOp::Note,
+        _ => PieceOp::Settle(shape.lane_bytes() as u8),
     };
     tell(cx, what, addr, off, n);
     let ty = in_memory(shape);
@@ -132,8 +133,8 @@ pub(super) fn write(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, tangent: 
         _ => tangent,
     };
     cx.push(FragmentKind::After, Defs::default(), AdOp::StoreTangent { place, value });
-    let fragment = matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. });
-    tell(cx, if fragment { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, n);
+    let piece = matches!(shape, Shape::Bytes { .. } | Shape::Demand { .. });
+    tell(cx, if piece { PieceOp::Mark } else { PieceOp::Clean }, addr, off, n);
 }
 
 /// Bytes from memory in the type of what was loaded.
@@ -154,10 +155,10 @@ fn narrowed(cx: Cx<'_, '_, '_, '_>, t: Val, from: Type, to: Type) -> Val {
     }
 }
 
-/// Tell the run time of fragments at a place.
-fn tell(cx: Cx<'_, '_, '_, '_>, what: FragmentOp, addr: ir::Value, off: i32, n: u32) {
+/// Tell the run time of pieces at a place.
+fn tell(cx: Cx<'_, '_, '_, '_>, what: PieceOp, addr: ir::Value, off: i32, n: u32) {
     if let Some(delta) = cx.facts().delta(addr) {
-        let op = AdOp::Fragment { what, place: ShadowPlace::new(Val::Primal(addr), delta, off), n };
+        let op = AdOp::Piece { what, place: ShadowPlace::new(Val::Primal(addr), delta, off), n };
         cx.push(FragmentKind::After, Defs::default(), op);
     }
 }
@@ -170,11 +171,11 @@ pub(super) fn kill(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, bytes: u32
         let part = bytes < 8 && cx.facts().may_hold_floats(addr);
         if part {
             // What is left may be a float without its last digits.
-            tell(cx, FragmentOp::Note, addr, off, bytes);
+            tell(cx, PieceOp::Note, addr, off, bytes);
         }
         let op = AdOp::ZeroMem { place, bytes, asks: ClearQuery::Nothing, cuts: None };
         cx.push(FragmentKind::After, Defs::default(), op);
-        return tell(cx, if part { FragmentOp::Mark } else { FragmentOp::Clean }, addr, off, bytes);
+        return tell(cx, if part { PieceOp::Mark } else { PieceOp::Clean }, addr, off, bytes);
     }
     let mut at = 0;
     while at < bytes {

@@ -1,10 +1,10 @@
-//! Tangents of integers that are fragments of floats, or computed from them.
+//! Tangents of integers that are pieces of floats, or computed from them.
 //!
 //! **Question.** An instruction moves some bytes of a float, or computes from them. What is the
 //! tangent of the result?
 //!
-//! **Answer.** The tangent of a fragment moves by the instruction that moves the fragment. What is
-//! computed from fragments in another way has a flag for a tangent: whether that of an operand was
+//! **Answer.** The tangent of a piece moves by the instruction that moves the piece. What is
+//! computed from pieces in another way has a flag for a tangent: whether that of an operand was
 //! not zero ([`Shape::Demand`]).
 //!
 //! **Cost.** In the run one instruction more for each move.
@@ -19,7 +19,7 @@ use super::fit::type_of;
 use super::value::{define, tangent_as};
 use crate::translate::stmt::Cx;
 
-/// An instruction whose result is a fragment: the tangents of the operands move by it. False if it
+/// An instruction whose result is a piece: the tangents of the operands move by it. False if it
 /// is none.
 pub(super) fn moved(cx: Cx<'_, '_, '_, '_>) -> bool {
     let &[z] = cx.results() else { return false };
@@ -57,7 +57,7 @@ pub(super) fn moved(cx: Cx<'_, '_, '_, '_>) -> bool {
     true
 }
 
-/// Whether the results of an instruction are computed from fragments.
+/// Whether the results of an instruction are computed from pieces.
 pub(super) fn computed(cx: Cx<'_, '_, '_, '_>) {
     for &z in cx.results() {
         let Some(shape @ Shape::Demand { .. }) = cx.facts().activity.ct[z] else { continue };

@@ -1,16 +1,22 @@
-//! Fragments of floats: integers that are bytes of memory, and nothing else.
+//! Pieces of floats: integers that are bytes of memory, and nothing else.
 //!
 //! **Question.** A tainted integer has no cotangent, since it may be anything. But one that has
 //! only been moved since it was loaded is just what lay there, and where it is stored that lies
 //! again: its cotangent is the bytes of the shadow at the one place, to be put together with others
 //! at the other (`brolga_runtime::pieces`).
 //!
-//! **Answer.** Largest set of tainted integers such that each is loaded, comes from the caller or
-//! from a callee as such, is one of several others in the set, of integers that carry whole floats,
-//! or of numbers that are tainted by nothing, carries whole floats and is cut in pieces, is such
-//! with another sign, or let through by a mask ([`sign_of_piece`]), or with a number added
-//! ([`super::ulp`]), or is made of bytes of such by shifts, masks and bitwise or ([`bytes_of`]). (A
-//! callee that has calculated what it returns checks that no cotangent comes.)
+//! **Answer.** The largest set of tainted integers in which each is one of these:
+//!
+//! - loaded;
+//! - passed by the caller, or returned by a callee, as a piece;
+//! - one of several integers (a block parameter, a `select`), of which each is in the set, carries
+//!   whole floats, or is a number that nothing taints;
+//! - cut out of an integer that carries whole floats;
+//! - a piece with another sign, or let through by a mask ([`sign_of_piece`]);
+//! - a piece with a number added ([`super::ulp`]);
+//! - made of bytes of pieces by shifts, masks and bitwise or ([`bytes_of`]).
+//!
+//! A callee that has calculated what it returns checks that no cotangent comes.
 //!
 //! **Cost.** One pass over the values, then rounds over the candidates until none falls out.
 
@@ -21,7 +27,7 @@ use cranelift_entity::EntitySet;
 
 use super::ambiguous_width::{is_mixed, is_packed};
 use super::answer::State;
-use super::context::Cx;
+use super::context::ActivityCx;
 use crate::bits::bit_idioms::sign_of_piece;
 use crate::bits::bytes::{MOST_LOOKED_AT, bytes_of, low, occupied, pieces_of};
 use crate::lattice::kinds::Kinds;
@@ -65,27 +71,27 @@ pub(super) fn is_torn(func: &ir::Function, v: ir::Value) -> bool {
     occupied(func, v, &mut { MOST_LOOKED_AT }) | low(n / 2) != low(n)
 }
 
-impl Cx<'_> {
+impl ActivityCx<'_> {
     /// Find them.
     pub(super) fn pieces(&mut self) {
-        let func = self.i.func;
+        let func = self.input.func;
         let mut open = Vec::new();
         for v in func.dfg.values() {
             if self.is_cut(v) {
-                self.a.pieces.insert(v);
+                self.answer.pieces.insert(v);
                 continue;
             }
-            if !matches!(self.a.state[v], State::Taint { .. }) || self.is_float(v) || func.dfg.value_is_alias(v) {
+            if !matches!(self.answer.state[v], State::Taint { .. }) || self.is_float(v) || func.dfg.value_is_alias(v) {
                 continue;
             }
             // Of an address the shadow is followed, and no cotangent.
-            if self.i.pointers.root(v).is_some() {
+            if self.input.pointers.root(v).is_some() {
                 continue;
             }
             match self.because(v) {
-                PieceOrigin::Itself => drop(self.a.pieces.insert(v)),
+                PieceOrigin::Itself => drop(self.answer.pieces.insert(v)),
                 PieceOrigin::Of(others) => {
-                    self.a.pieces.insert(v);
+                    self.answer.pieces.insert(v);
                     open.push((v, others));
                 }
                 PieceOrigin::Nothing => {}
@@ -97,11 +103,13 @@ impl Cx<'_> {
             open.retain(|&(v, ref others)| {
                 let joins_floats = self.may_carry_floats(v, others);
                 let fits = |&x: &ir::Value| {
-                    self.a.state[x] == State::No || self.a.pieces.contains(x) || joins_floats && self.a.is_varied(x)
+                    self.answer.state[x] == State::No
+                        || self.answer.pieces.contains(x)
+                        || joins_floats && self.answer.is_varied(x)
                 };
                 let all = others.iter().all(fits);
                 changed |= !all;
-                all || !self.a.pieces.remove(v)
+                all || !self.answer.pieces.remove(v)
             });
         }
         self.computed(&all);
@@ -110,19 +118,21 @@ impl Cx<'_> {
     /// Which pieces have a demand for a cotangent: what is computed, what is moved of that, and
     /// what is loaded for nothing else.
     fn computed(&mut self, made_of: &[(ir::Value, Vec<ir::Value>)]) {
-        let func = self.i.func;
+        let func = self.input.func;
         let arithmetic = |v: ir::Value| {
             let inst = func.dfg.value_def(v).inst();
-            inst.is_some_and(|i| self.i.steps.of(i).is_none() && pieces_of(func, i).is_none() && self.is_arithmetic(i))
+            inst.is_some_and(|i| {
+                self.input.steps.of(i).is_none() && pieces_of(func, i).is_none() && self.is_arithmetic(i)
+            })
         };
         let mut found: EntitySet<ir::Value> = EntitySet::new();
-        found.extend(made_of.iter().map(|m| m.0).filter(|&v| self.a.pieces.contains(v) && arithmetic(v)));
+        found.extend(made_of.iter().map(|m| m.0).filter(|&v| self.answer.pieces.contains(v) && arithmetic(v)));
         if found.is_empty() {
             return;
         }
         let moved = |v: ir::Value| {
             let inst = func.dfg.value_def(v).inst();
-            self.a.pieces.contains(v) && inst.is_some_and(|i| pieces_of(func, i).is_some())
+            self.answer.pieces.contains(v) && inst.is_some_and(|i| pieces_of(func, i).is_some())
         };
         let mut changed = true;
         while std::mem::take(&mut changed) {
@@ -141,24 +151,24 @@ impl Cx<'_> {
                 }
                 Use::Edge(..) => false,
             };
-            is_load && !self.a.is_varied(*v) && self.i.uses.of(*v).iter().all(made)
+            is_load && !self.answer.is_varied(*v) && self.input.uses.of(*v).iter().all(made)
         };
-        let loads: Vec<ir::Value> = self.a.pieces.iter().filter(only_computed).collect();
+        let loads: Vec<ir::Value> = self.answer.pieces.iter().filter(only_computed).collect();
         found.extend(loads);
-        self.a.computed = found;
+        self.answer.computed = found;
     }
 
     /// Whether no cotangent comes from a use.
     fn ends(&self, inst: ir::Inst) -> bool {
-        let func = self.i.func;
+        let func = self.input.func;
         let results = func.dfg.inst_results(inst);
         let op = func.dfg.insts[inst].opcode();
-        !results.is_empty() && !op.is_call() && results.iter().all(|&r| self.a.state[r] == State::No)
+        !results.is_empty() && !op.is_call() && results.iter().all(|&r| self.answer.state[r] == State::No)
     }
 
     /// Whether an instruction calculates with integers.
     fn is_arithmetic(&self, inst: ir::Inst) -> bool {
-        let func = self.i.func;
+        let func = self.input.func;
         let plain = func.dfg.inst_args(inst).iter().all(|&a| !func.dfg.value_type(a).lane_type().is_float());
         let s = match opcode_rule(func.dfg.insts[inst].opcode()) {
             OpcodeRule::NotFloat => return plain,
@@ -166,8 +176,8 @@ impl Cx<'_> {
             _ => return false,
         };
         use Structural::*;
-        let bits =
-            matches!(s, Band | Bor | Bxor) && sign_of_piece(func, inst, |x| self.a.state[x] != State::No).is_some();
+        let bits = matches!(s, Band | Bor | Bxor)
+            && sign_of_piece(func, inst, |x| self.answer.state[x] != State::No).is_some();
         plain
             && !bits
             && matches!(
@@ -193,10 +203,10 @@ impl Cx<'_> {
     /// Whether some of the integers of which a piece is one may carry whole floats: where ways
     /// join, and if those are all of one width.
     fn may_carry_floats(&self, v: ir::Value, others: &[ir::Value]) -> bool {
-        let func = self.i.func;
+        let func = self.input.func;
         let joins = func.dfg.value_def(v).inst().is_none_or(|i| func.dfg.insts[i].opcode() == Opcode::Select);
-        let uncut = others.iter().filter(|&&x| self.a.is_varied(x) && !self.a.pieces.contains(x));
-        let mut widths = uncut.map(|&x| self.a.lane[x]);
+        let uncut = others.iter().filter(|&&x| self.answer.is_varied(x) && !self.answer.pieces.contains(x));
+        let mut widths = uncut.map(|&x| self.answer.lane[x]);
         let first = widths.next();
         joins && widths.all(|w| Some(w) == first)
     }
@@ -205,14 +215,14 @@ impl Cx<'_> {
     /// it is made from, or goes to, may be none: where a ticket meets a number, the one is made the
     /// other.
     fn is_cut(&self, v: ir::Value) -> bool {
-        let func = self.i.func;
+        let func = self.input.func;
         let fits = self.ty(v).bytes() <= 8 || self.ty(v).is_vector() && self.ty(v).bits() == 128;
-        if !self.a.is_varied(v) || self.is_float(v) || !fits {
+        if !self.answer.is_varied(v) || self.is_float(v) || !fits {
             return false;
         }
         let tainted = |i: ir::Inst| {
             let results = func.dfg.inst_results(i);
-            results.first().is_some_and(|&r| matches!(self.a.state[r], State::Taint { .. }))
+            results.first().is_some_and(|&r| matches!(self.answer.state[r], State::Taint { .. }))
         };
         let cuts = |u: &Use| match *u {
             Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
@@ -221,25 +231,25 @@ impl Cx<'_> {
             },
             Use::Edge(..) => false,
         };
-        self.tells_tickets(v) && self.i.uses.of(v).iter().any(cuts)
+        self.tells_tickets(v) && self.input.uses.of(v).iter().any(cuts)
     }
 
     /// Whether an integer may carry a float's bits, but nothing says that it does.
     fn is_possible(&self, v: ir::Value) -> bool {
-        self.a.state[v] == State::Varied { definite: false }
+        self.answer.state[v] == State::Varied { definite: false }
     }
 
     /// Whether the reverse of what makes an integer can do with a ticket for its cotangent.
     fn tells_tickets(&self, v: ir::Value) -> bool {
-        let func = self.i.func;
+        let func = self.input.func;
         let ValueDef::Result(inst, _) = func.dfg.value_def(v) else { return true };
         use Opcode::*;
         match func.dfg.insts[inst].opcode() {
             Bitcast | Load | Select => true,
-            Iadd | Isub | Udiv | Sdiv => self.i.steps.of(inst).is_some(),
+            Iadd | Isub | Udiv | Sdiv => self.input.steps.of(inst).is_some(),
             Band | Bor | Bxor | Bitselect | Extractlane | Isplit | Uextend | Ireduce | Ishl | Ushr | Sshr => true,
             op if op.is_call() => matches!(
-                CalleeKind::of(self.i.program, func, inst),
+                CalleeKind::of(self.input.program, func, inst),
                 Some(CalleeKind::Derived(_) | CalleeKind::Indirect(_))
             ),
             _ => false,
@@ -247,29 +257,29 @@ impl Cx<'_> {
     }
 
     fn because(&self, v: ir::Value) -> PieceOrigin {
-        let func = self.i.func;
+        let func = self.input.func;
         let inst = match func.dfg.value_def(v) {
-            ValueDef::Param(b, i) if b == self.i.cfg.blocks[0] => {
+            ValueDef::Param(b, i) if b == self.input.cfg.blocks[0] => {
                 let bytes = matches!(
-                    self.i.params[i],
+                    self.input.params[i],
                     ParamMode::Bits { shape: Shape::Bytes { .. } | Shape::Demand { .. }, .. }
                 );
                 return if bytes { PieceOrigin::Itself } else { PieceOrigin::Nothing };
             }
-            ValueDef::Param(b, i) => return PieceOrigin::Of(self.i.cfg.incoming(b, i).collect()),
+            ValueDef::Param(b, i) => return PieceOrigin::Of(self.input.cfg.incoming(b, i).collect()),
             ValueDef::Result(inst, _) => inst,
             ValueDef::Union(..) => return PieceOrigin::Nothing,
         };
         let args = func.dfg.inst_args(inst);
-        if let Some(n) = self.i.steps.of(inst) {
-            return match self.a.state[args[1 - n]] {
-                _ if self.i.steps.adds_digits(inst) => PieceOrigin::Of(vec![args[n]]),
+        if let Some(n) = self.input.steps.of(inst) {
+            return match self.answer.state[args[1 - n]] {
+                _ if self.input.steps.adds_digits(inst) => PieceOrigin::Of(vec![args[n]]),
                 State::No => PieceOrigin::Of(vec![args[n]]),
                 State::Taint { definite: false } => PieceOrigin::Of(args.to_vec()),
                 _ => PieceOrigin::Nothing,
             };
         }
-        let computed = || match self.a.state[v] {
+        let computed = || match self.answer.state[v] {
             State::Taint { definite: false } if self.is_arithmetic(inst) => PieceOrigin::Of(args.to_vec()),
             _ => PieceOrigin::Nothing,
         };
@@ -279,11 +289,11 @@ impl Cx<'_> {
             _ if let Some((from, _)) = pieces_of(func, inst) => PieceOrigin::Of(from.iter().map(|b| b.of).collect()),
             Structural::Select => PieceOrigin::Of(args[1..].to_vec()),
             Structural::Band | Structural::Bor | Structural::Bxor => {
-                let op = sign_of_piece(func, inst, |x| self.a.state[x] != State::No);
+                let op = sign_of_piece(func, inst, |x| self.answer.state[x] != State::No);
                 op.map_or_else(computed, |op| PieceOrigin::Of(op.flows_to()))
             }
             Structural::Bitcast => PieceOrigin::Of(args.to_vec()),
-            Structural::Call => match CalleeKind::of(self.i.program, func, inst) {
+            Structural::Call => match CalleeKind::of(self.input.program, func, inst) {
                 Some(CalleeKind::Derived(_)) => PieceOrigin::Itself,
                 _ => PieceOrigin::Nothing,
             },
@@ -293,15 +303,15 @@ impl Cx<'_> {
 
     /// The shape of a piece that an access moves.
     pub(super) fn bytes_at(&self, inst: ir::Inst, addr: ir::Value) -> Shape {
-        let n = access_bytes(self.i.func, inst) as u8;
-        let value = self.i.func.dfg.inst_results(inst).first().unwrap_or(&self.i.func.dfg.inst_args(inst)[0]);
-        if self.a.computed.contains(*value) {
+        let n = access_bytes(self.input.func, inst) as u8;
+        let value = self.input.func.dfg.inst_results(inst).first().unwrap_or(&self.input.func.dfg.inst_args(inst)[0]);
+        if self.answer.computed.contains(*value) {
             return Shape::Demand { n };
         }
         let of = match self.kinds_at(inst, addr).moved() {
-            _ if is_packed(self.i, inst, addr) => DOUBLES_ANYWHERE,
+            _ if is_packed(self.input, inst, addr) => DOUBLES_ANYWHERE,
             // What this function takes a place for need not be what is there now.
-            _ if is_mixed(self.i, inst, addr) => 0,
+            _ if is_mixed(self.input, inst, addr) => 0,
             Kinds::F64 => 8,
             Kinds::F32 => 4,
             _ => 0,

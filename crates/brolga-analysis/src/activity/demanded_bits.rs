@@ -47,7 +47,7 @@ use crate::query::callee::CalleeKind;
 use crate::query::cell::cell_of;
 use crate::query::{access_address, access_bytes, access_offset, is_plain_integer, signature_id, stored_operand};
 use crate::summary::Sources;
-use crate::summary::{Demand, End, Summaries};
+use crate::summary::{BitDemand, End, Summaries};
 use crate::uses::Uses;
 
 /// What is known before.
@@ -74,11 +74,11 @@ pub struct DemandInput<'a> {
 }
 
 /// Of each integer, how it is demanded, if it is.
-pub type Demanded = SecondaryMap<ir::Value, Option<Demand>>;
+pub type DemandedBits = SecondaryMap<ir::Value, Option<BitDemand>>;
 
 /// Of each integer, how its bits become a float's, if they do. `returned` says of which results the
 /// caller asks for the bits.
-pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> Demanded {
+pub fn demanded_bits(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> DemandedBits {
     let mut cx = DemandCx::new(i);
     i.cfg.all_insts().iter().for_each(|&inst| cx.sink(inst, &returned));
     cx.solve();
@@ -88,7 +88,7 @@ pub fn demand(i: &DemandInput<'_>, returned: impl Fn(usize) -> bool) -> Demanded
 /// The worklist.
 pub(super) struct DemandCx<'a, 'b> {
     i: &'a DemandInput<'b>,
-    pub found: Demanded,
+    pub found: DemandedBits,
     work: Vec<ir::Value>,
     /// Stores of integers, once they have been asked for.
     stores: Option<Vec<ir::Inst>>,
@@ -125,7 +125,7 @@ impl<'a, 'b> DemandCx<'a, 'b> {
     }
 
     /// An integer is demanded.
-    pub(super) fn reach(&mut self, v: ir::Value, how: Demand) {
+    pub(super) fn reach(&mut self, v: ir::Value, how: BitDemand) {
         let v = self.i.func.dfg.resolve_aliases(v);
         if self.is_int(v) && self.found[v] < Some(how) {
             self.found[v] = Some(how);
@@ -139,7 +139,7 @@ impl<'a, 'b> DemandCx<'a, 'b> {
         let args = func.dfg.inst_args(inst);
         match func.dfg.insts[inst].opcode() {
             Opcode::Bitcast if Shape::of_float(func.dfg.value_type(func.dfg.first_result(inst))).is_some() => {
-                self.reach(args[0], Demand::Moved);
+                self.reach(args[0], BitDemand::Moved);
             }
             Opcode::Call => {
                 let Some(CalleeKind::Derived(f)) = CalleeKind::of(self.i.program, func, inst) else { return };
@@ -151,7 +151,7 @@ impl<'a, 'b> DemandCx<'a, 'b> {
             }
             Opcode::Return => {
                 let asked = args.iter().enumerate().filter(|a| returned(a.0));
-                asked.for_each(|(_, &a)| self.reach(a, Demand::Moved));
+                asked.for_each(|(_, &a)| self.reach(a, BitDemand::Moved));
             }
             _ => {
                 let Some(x) = stored_operand(func, inst).filter(|_| !is_plain_integer(func, inst)) else { return };
@@ -159,14 +159,14 @@ impl<'a, 'b> DemandCx<'a, 'b> {
                 let cell = cell_of(func, addr, access_offset(func, inst));
                 let among_floats = || self.i.contents.float_overlaps(cell, access_bytes(func, inst)) != Kinds::NONE;
                 if self.i.stores || among_floats() {
-                    self.reach(x, Demand::Moved);
+                    self.reach(x, BitDemand::Moved);
                 }
             }
         }
     }
 
     /// What is demanded of that from which a value is made.
-    fn operands(&mut self, v: ir::Value, how: Demand) {
+    fn operands(&mut self, v: ir::Value, how: BitDemand) {
         let (func, cfg) = (self.i.func, self.i.cfg);
         let inst = match func.dfg.value_def(v) {
             ValueDef::Param(b, _) if b == cfg.blocks[0] => return,
@@ -191,7 +191,7 @@ impl<'a, 'b> DemandCx<'a, 'b> {
             _ if let Some(n) = self.i.steps.of(inst) => {
                 self.reach(args[n], how);
                 if !self.i.steps.adds_digits(inst) {
-                    self.reach(args[1 - n], Demand::Computed);
+                    self.reach(args[1 - n], BitDemand::Computed);
                 }
             }
             _ if let Some((from, _)) = pieces_of(func, inst) => from.iter().for_each(|b| self.reach(b.of, how)),
@@ -203,12 +203,12 @@ impl<'a, 'b> DemandCx<'a, 'b> {
             | Structural::ScalarToVector
             | Structural::Shuffle => args.iter().for_each(|&a| self.reach(a, how)),
             Structural::AtomicRmw | Structural::AtomicCas => self.stored_there(inst, how),
-            _ => args.iter().for_each(|&a| self.reach(a, Demand::Computed)),
+            _ => args.iter().for_each(|&a| self.reach(a, BitDemand::Computed)),
         }
     }
 
     /// What this function stores where an integer is loaded.
-    fn stored_there(&mut self, load: ir::Inst, how: Demand) {
+    fn stored_there(&mut self, load: ir::Inst, how: BitDemand) {
         let func = self.i.func;
         if is_plain_integer(func, load) {
             return;
@@ -230,7 +230,7 @@ impl<'a, 'b> DemandCx<'a, 'b> {
     }
 
     /// What a callee makes of its arguments.
-    fn call(&mut self, inst: ir::Inst, v: ir::Value, how: Demand) {
+    fn call(&mut self, inst: ir::Inst, v: ir::Value, how: BitDemand) {
         let func = self.i.func;
         let args = func.dfg.inst_args(inst);
         let k = func.dfg.inst_results(inst).iter().position(|&r| r == v).expect("it is a result");
@@ -251,7 +251,7 @@ impl<'a, 'b> DemandCx<'a, 'b> {
             Sources::Anything => (0..args.len()).collect(),
         };
         for n in from {
-            self.reach(args[n], if moved(n) { how } else { Demand::Computed });
+            self.reach(args[n], if moved(n) { how } else { BitDemand::Computed });
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Fragments: helpers that move cotangents in pieces, as functions of an embedded derivative.
+//! Pieces: helpers that move cotangents in pieces, as functions of an embedded derivative.
 //!
 //! **Problem.** Where a program moves a float byte by byte, or in halves, its derivative asks the
 //! run time to put cotangents together. An embedder's module has no run time, and the account that
 //! is kept of pieces is too long to be put in at each call.
-//! **Answer.** The helpers are functions in CLIF (`fragments.clif`, `records.clif`), which are
+//! **Answer.** The helpers are functions in CLIF (`pieces.clif`, `records.clif`), which are
 //! added to those of the derivative where something calls them. Their records are in the last
 //! quarter of the workspace ([`room`]); a run for which that is too short does not fit. Where the
 //! reverse half ends, [`check_at_end`] asks whether all has come together.
 //!
-//! In forward mode the run time is asked whether fragments are of one tangent. There the account is
+//! In forward mode the run time is asked whether pieces are of one tangent. There the account is
 //! a trie (`tangents.clif`), which has all of the workspace; where the run ends, [`poison_at_end`]
 //! looks for what is not whole behind pointers of the caller's.
 //!
 //! **Invariants.** Those of `brolga_runtime::pieces`: a number is added as a whole, or the run
-//! traps; and of `brolga_runtime::pieces::fragments`: a tangent is that of one float, or NaN. The
+//! traps; and of `brolga_runtime::pieces::tangents`: a tangent is that of one float, or NaN. The
 //! first byte of a window of eight is the lowest: no big-endian target has these.
 //!
 //! **Cost.** Calls only where something is under way; a list of records that are open is searched.
@@ -36,16 +36,16 @@ use super::derived_func::DerivedFunc;
 use super::prelude::{of_workspace, parsed, with_convention};
 
 static BODIES: LazyLock<HashMap<String, ir::Function>> =
-    LazyLock::new(|| [FRAGMENTS, RECORDS, TANGENTS].into_iter().flat_map(parsed).collect());
+    LazyLock::new(|| [PIECES, RECORDS, TANGENTS].into_iter().flat_map(parsed).collect());
 
-const FRAGMENTS: &str = include_str!("fragments.clif");
+const PIECES: &str = include_str!("pieces.clif");
 const RECORDS: &str = include_str!("records.clif");
 const TANGENTS: &str = include_str!("tangents.clif");
 
-/// What says in forward mode that fragments have been stored.
+/// What says in forward mode that pieces have been stored.
 pub(crate) const MARK: &str = "brolga_tangent_mark";
-const GROW: &str = "brolga_fragments_grow";
-const END: &str = "brolga_fragments_end";
+const GROW: &str = "brolga_pieces_grow";
+const END: &str = "brolga_pieces_end";
 const TANGENTS_END: &str = "brolga_tangents_end";
 
 /// Whether a function is one of the helpers. Each may find that a run does not fit.
@@ -109,7 +109,7 @@ pub(crate) fn poison_at_end(root: &mut DerivedFunc, deltas: &[(usize, Option<Ele
     }
 }
 
-/// Call a helper in front of each `return`.
+/// Call a helper before each `return`.
 fn at_end(
     root: &mut DerivedFunc,
     isa: &dyn TargetIsa,
@@ -129,7 +129,7 @@ fn at_end(
     }
 }
 
-/// The part of a workspace that records have, behind the header: the tape ends where they begin.
+/// The part of a workspace that records have, after the header: the tape ends where they begin.
 /// Without a tape it is all.
 pub(crate) fn room(
     cursor: &mut FuncCursor<'_>,
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_header_is_as_the_text_has_it() {
-        let text = [FRAGMENTS, RECORDS, TANGENTS].concat();
+        let text = [PIECES, RECORDS, TANGENTS].concat();
         let fields = [
             segment::WAITING,
             segment::RECORDS_FREE,

@@ -1,4 +1,4 @@
-//! Fragments of floats in forward mode: which tangents are whole.
+//! Pieces of floats in forward mode: which tangents are whole.
 //!
 //! **Problem.** A program may move a float byte by byte, or in halves. The bytes of its tangent
 //! move along, by the same instructions; but where they become a float again, nothing says that all
@@ -7,7 +7,7 @@
 //! **Answer.** A float that is taken apart is noted, with its tangent. Where bytes become a float,
 //! they are one if the float and its tangent have been noted together, or if the tangent is zero,
 //! or if no more than last digits of both have become a number's; otherwise the tangent is not
-//! known, and becomes [`POISON`]. Memory that fragments, or numbers in place of a part of a float,
+//! known, and becomes [`POISON`]. Memory that pieces, or numbers in place of a part of a float,
 //! have been stored to is *dirty*, by four bytes: what is loaded there as a float is asked in the
 //! same way. A float that is stored cleans it.
 //!
@@ -22,7 +22,7 @@
 //! **Invariants.** A tangent that is taken for whole was the tangent of the same float. What is
 //! forgotten ([`MOST`]) errs on the side of poison. Without dirty memory nothing is asked.
 //!
-//! **Cost.** A look into a hash table for each word that is moved in fragments and has a tangent
+//! **Cost.** A look into a hash table for each word that is moved in pieces and has a tangent
 //! that is not zero.
 
 use std::collections::{HashMap, HashSet};
@@ -45,7 +45,7 @@ type NotedFloat = (u8, u64, u64);
 
 /// Floats that have been taken apart, and memory that has been put together, in one run.
 #[derive(Default)]
-pub(crate) struct Fragments {
+pub(crate) struct TangentPieces {
     /// What has been noted lately, and before that.
     noted: [HashSet<NotedFloat>; 2],
     /// The same without the lower half of the float and of its tangent, which may be last digits
@@ -55,7 +55,7 @@ pub(crate) struct Fragments {
     pub(crate) dirty: HashMap<usize, usize>,
 }
 
-impl Fragments {
+impl TangentPieces {
     /// Forget everything: another run begins.
     pub(crate) fn clear(&mut self) {
         self.noted.iter_mut().for_each(HashSet::clear);
@@ -116,7 +116,7 @@ fn upper((size, primal, tangent): NotedFloat) -> NotedFloat {
     (size, primal >> digits, tangent >> digits)
 }
 
-impl Fragments {
+impl TangentPieces {
     /// The tangent of a float whose last digits are a number's: what is left of the tangent has
     /// zeros in their place.
     fn without_digits(&self, noted: NotedFloat) -> Option<u64> {

@@ -1,12 +1,12 @@
-//! Fragments of floats: the cotangent of an integer that is some bytes of memory is a ticket
+//! Pieces of floats: the cotangent of an integer that is some bytes of memory is a ticket
 //! (`brolga_runtime::pieces`).
 //!
 //! **Question.** An instruction takes integers apart, or puts them together, that may be bytes of a
 //! float. Where does its ticket go?
 //!
 //! **Answer.** Each operand gets the part of the ticket that stands for its bytes. Where a ticket
-//! comes to a float, or a float's cotangent to a fragment, it is converted
-//! ([`crate::translate::convert`]). An integer that is computed from fragments in another way has a
+//! comes to a float, or a float's cotangent to a piece, it is converted
+//! ([`crate::translate::convert`]). An integer that is computed from pieces in another way has a
 //! demand, which goes to all operands.
 //!
 //! ```text
