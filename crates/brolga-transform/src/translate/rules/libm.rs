@@ -301,7 +301,7 @@ pub(crate) fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, f
 }
 
 /// A copy of which shadows are asked what each word is: there may be floats among what are taken
-/// for pointers, and anything where nothing is known.
+/// for pointers, and anything where nothing is known; but in a batch their width must be known.
 fn asked_role(cx: Cx<'_, '_, '_, '_>, role: CopyRole, from: ir::Value) -> CopyRole {
     let unknown = |f: &(i32, MemRole)| matches!(f.1, MemRole::Kill { bytes: 8, .. });
     match &role {
@@ -309,9 +309,15 @@ fn asked_role(cx: Cx<'_, '_, '_, '_>, role: CopyRole, from: ir::Value) -> CopyRo
         CopyRole::Fields(fields) if fields.iter().any(unknown) => {}
         _ => return role,
     }
-    match cx.facts().contents.of_class(from).floats() {
+    let fields = if let CopyRole::Fields(fields) = &role { &fields[..] } else { &[] };
+    let floats = fields.iter().fold(cx.facts().contents.of_class(from).floats(), |all, f| match f.1 {
+        MemRole::Float(shape) => all.join(Kinds::of_type(shape.ty())),
+        _ => all,
+    });
+    match floats {
         Kinds::F64 => CopyRole::Floats(8),
-        _ => CopyRole::Mixed,
+        _ if cx.facts().options.width == 1 => CopyRole::Mixed,
+        _ => role,
     }
 }
 

@@ -157,13 +157,11 @@ pub(crate) fn may_copy_pointers(cx: Cx<'_, '_, '_, '_>, from: ir::Value) -> bool
     cx.facts().loads_pointers && cx.facts().delta(from).is_some()
 }
 
-/// Whether a copy asks shadows what each word is, in both halves. In a batch it must be known what
-/// floats there are, since they lie wider.
+/// Whether a copy asks shadows what each word is, in both halves.
 pub(crate) fn asks_each_word(cx: Cx<'_, '_, '_, '_>, from: ir::Value) -> bool {
     let facts = cx.facts();
-    let has_width = facts.options.width == 1 || facts.contents.of_class(from).floats() == Kinds::F64;
-    let can = facts.options.tape != TapeKind::Typed && has_width;
-    can && facts.options.memory == MemoryMode::Leave && may_copy_pointers(cx, from)
+    let can = facts.options.tape != TapeKind::Typed && facts.options.memory == MemoryMode::Leave;
+    can && may_copy_pointers(cx, from)
 }
 
 /// A copy of bytes of which it is not known what they are, beside the move of their cotangents;
