@@ -3,10 +3,10 @@
 //! **Question.** How far are two addresses apart, and by how much does one grow in an iteration?
 //!
 //! **Answer.** An integer is a sum of *atoms*, values that nothing more is known of, each so many
-//! times, and of a number. Sums of the same terms differ by a number. [`LinearForm::of_op`] combines
-//! the forms of operands. What is an atom, and how far a value is followed, is the caller's choice:
-//! vectorisation ends at what is known where a loop is entered ([`crate::vectorise`]), an inverse
-//! at parameters and loads ([`crate::inverse`]).
+//! times, and of a number. Sums of the same terms differ by a number. [`LinearForm::of_op`]
+//! combines the forms of operands. What is an atom, and how far a value is followed, is the
+//! caller's choice: vectorisation ends at what is known where a loop is entered
+//! ([`crate::vectorise`]), an inverse at parameters and loads ([`crate::inverse`]).
 //!
 //! ```text
 //! v3 = ishl_imm v2, 3

@@ -40,7 +40,8 @@ pub fn along_each(
 }
 
 /// What `run` finds along each of these directions: it is given as many of them at once as drivers
-/// go along ([`brolga::drivers::support::WIDTH`]), or where that cannot be one at a time, and the width.
+/// go along ([`brolga::drivers::support::WIDTH`]), or where that cannot be one at a time, and the
+/// width.
 ///
 /// # Errors
 /// Those of `run`.

@@ -191,8 +191,8 @@ fn strong_product(seed: f64, value: f64, float: bool) -> f64 {
     if seed == 0.0 || !float { 0.0 } else { seed * value }
 }
 
-/// One tangent per argument of the oracle's, the instance's among them: a direction has a number for
-/// each input.
+/// One tangent per argument of the oracle's, the instance's among them: a direction has a number
+/// for each input.
 pub(crate) fn oracle_tangents(call: &Invocation, inputs: &[Input], direction: &[f64]) -> Vec<Tangent> {
     let hidden = call.hidden();
     let mut tangents = vec![Tangent::Zero; hidden + call.args.len()];

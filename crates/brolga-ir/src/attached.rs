@@ -3,7 +3,8 @@
 //! **Problem.** A rule of a user's belongs to the program, but what a rule is, this crate does not
 //! know.
 //!
-//! **Answer.** A function has a value of any type ([`AttachedValue`]); copies of a program share it.
+//! **Answer.** A function has a value of any type ([`AttachedValue`]); copies of a program share
+//! it.
 //!
 //! **Cost.** A reference for each copy, and a comparison of types when the value is asked for.
 

@@ -18,8 +18,8 @@
 //! **Invariant.** A component of a cotangent that is exactly zero contributes zero, whatever the
 //! slope ([`Real::strong_mul`]).
 //!
-//! **Cost.** A few operations of doubles for each operation; of [`TrackedNumber`] a union of 128 bits
-//! beside it.
+//! **Cost.** A few operations of doubles for each operation; of [`TrackedNumber`] a union of 128
+//! bits beside it.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 

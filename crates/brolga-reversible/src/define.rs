@@ -2,9 +2,9 @@
 //!
 //! **Question.** How does a Rust program take the gradient of a reversible function?
 //!
-//! **Answer.** It defines the functions in a [`Program`] ([`CompiledProgram::define_in`]), beside others
-//! if it likes, and asks for the derivative of one of them as of any function. The program then
-//! knows what traps are called, what users call the functions, and what is checked of each.
+//! **Answer.** It defines the functions in a [`Program`] ([`CompiledProgram::define_in`]), beside
+//! others if it likes, and asks for the derivative of one of them as of any function. The program
+//! then knows what traps are called, what users call the functions, and what is checked of each.
 //!
 //! **Errors.** A name that the program has already.
 //!

@@ -5,8 +5,8 @@
 //! **Answer.** A [`Derivation`] has the functions: of the root and of others [`DerivedPair`]s or
 //! [`DerivedCombined`] functions, and [`TaskEntry`]s by which the run time enters tasks. Beside
 //! them it has what a run has to be told: which pair belongs to which function address
-//! ([`AddressableFunction`]), whether floats move in pieces, which shadows are overwritten, and what has
-//! become of loops ([`LoopOutcome`]).
+//! ([`AddressableFunction`]), whether floats move in pieces, which shadows are overwritten, and
+//! what has become of loops ([`LoopOutcome`]).
 //!
 //! **Cost.** None at run time. A derivation keeps all derived functions, and the normalised
 //! primals.

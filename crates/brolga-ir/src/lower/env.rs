@@ -3,10 +3,11 @@
 //! **Question.** A graph does not say how its frame is laid out, which tape it records on, or for
 //! which target it is. Who says so, and what do passes after lowering get to know?
 //!
-//! **Answer.** [`LowerEnv`] has all that lowering asks about, filled by its caller. [`LoweredFunction`] is
-//! the function, with the instructions that later passes look for: checks of the tape's limit, and
-//! accesses to shadows with the primal bytes that they belong to ([`Shadows`]). A check that
-//! lowering adds is marked by a bit of its source location ([`CHECK_SRCLOC`]).
+//! **Answer.** [`LowerEnv`] has all that lowering asks about, filled by its caller.
+//! [`LoweredFunction`] is the function, with the instructions that later passes look for: checks of
+//! the tape's limit, and accesses to shadows with the primal bytes that they belong to
+//! ([`Shadows`]). A check that lowering adds is marked by a bit of its source location
+//! ([`CHECK_SRCLOC`]).
 //!
 //! **Cost.** An entry for each access to a shadow, and a binary search to find it.
 
@@ -32,8 +33,8 @@ pub enum Fence {
     No,
     /// Memory behind the tape cannot be accessed, and a fault there is the check.
     Only,
-    /// The same, and each asks all the same: some of those that are in [`LoweredFunction::checks`] are
-    /// going to be taken away, or all.
+    /// The same, and each asks all the same: some of those that are in [`LoweredFunction::checks`]
+    /// are going to be taken away, or all.
     Too,
 }
 

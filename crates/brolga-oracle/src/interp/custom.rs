@@ -3,8 +3,8 @@
 //! **Question.** A program imports a function that no C library has. How does a run call it and
 //! know its slopes?
 //!
-//! **Answer.** The caller defines a [`CustomFunction`] by the symbol: a value and the slopes of up to three
-//! operands. [`Externs`] has all of them, and they go before C's.
+//! **Answer.** The caller defines a [`CustomFunction`] by the symbol: a value and the slopes of up
+//! to three operands. [`Externs`] has all of them, and they go before C's.
 //!
 //! **Cost.** A look-up by name for each call of an import.
 

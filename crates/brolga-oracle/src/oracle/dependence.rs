@@ -3,12 +3,12 @@
 //!
 //! **Question.** Which entries of a Jacobian or a Hessian can be other than zero, near this point?
 //!
-//! **Answer.** The program runs on a tape whose numbers carry [`TrackedNumber`]: one bit for each of up
-//! to 127 inputs that are marked, and one more for whatever varies, so that a factor that is zero
-//! at this point is no constant. A value has those of its operands, and a cotangent those of the
-//! slopes that it was multiplied by; so the bits of an output are a part of a row of the Jacobian's
-//! pattern, and those of a cotangent a part of a row of the Hessian's. What cancels is not noticed,
-//! and slopes that are zero everywhere are no dependence.
+//! **Answer.** The program runs on a tape whose numbers carry [`TrackedNumber`]: one bit for each
+//! of up to 127 inputs that are marked, and one more for whatever varies, so that a factor that is
+//! zero at this point is no constant. A value has those of its operands, and a cotangent those of
+//! the slopes that it was multiplied by; so the bits of an output are a part of a row of the
+//! Jacobian's pattern, and those of a cotangent a part of a row of the Hessian's. What cancels is
+//! not noticed, and slopes that are zero everywhere are no dependence.
 //!
 //! The pattern is that of the branches that this run takes.
 //!

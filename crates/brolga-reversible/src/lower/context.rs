@@ -5,8 +5,8 @@
 //! **Answer.** A [`Lowering`] has the file with its layouts, which functions return a number (of a
 //! check that has failed), whether there are roots, the list of checks ([`CheckSite`], which have
 //! their numbers by it), and the gradients of expressions that have been derived ([`Gradients`]),
-//! so that equal expressions are derived once. A [`ClifFunction`] is what comes out: a function in CLIF
-//! with its symbol and line.
+//! so that equal expressions are derived once. A [`ClifFunction`] is what comes out: a function in
+//! CLIF with its symbol and line.
 //!
 //! **Invariant.** Checks of one function, line and fault have one number, from 1.
 //!

@@ -15,8 +15,8 @@
 //!   written there before it, in the order in which blocks run ([`Control::order`]);
 //! - if it allocates private memory, what gives that back;
 //! - if it reads memory that the function has made for itself and that does not escape
-//!   ([`brolga_analysis::PrivateMemory`]), whatever is written there before, anywhere in it. Stores to
-//!   arrays that only the primal's value needed go, and with them what computes what they store.
+//!   ([`brolga_analysis::PrivateMemory`]), whatever is written there before, anywhere in it. Stores
+//!   to arrays that only the primal's value needed go, and with them what computes what they store.
 //!
 //! What is not needed goes: instructions, parameters with their arguments, then blocks that nothing
 //! leads to. A branch that is not needed becomes a jump to the next needed place on every way from

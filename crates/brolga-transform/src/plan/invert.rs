@@ -68,7 +68,8 @@ pub enum StepOperand {
     Nothing,
 }
 
-/// How a carried parameter is computed on an edge: from a parameter of the edge's target, step by step.
+/// How a carried parameter is computed on an edge: from a parameter of the edge's target, step by
+/// step.
 pub(crate) type WayBack = (ir::Value, Vec<Undo>);
 
 /// The carried parameters.
@@ -201,8 +202,8 @@ impl Carry {
         cfg.blocks.iter().copied().filter(move |&b| self.known[b].contains(v))
     }
 
-    /// How a parameter of block `d` is computed on an edge: `Ok(None)` if it is there already, `Err` if
-    /// the edge leaves its loop and the target has to provide it.
+    /// How a parameter of block `d` is computed on an edge: `Ok(None)` if it is there already,
+    /// `Err` if the edge leaves its loop and the target has to provide it.
     pub(crate) fn on_edge(
         &self,
         r: ir::Value,

@@ -255,9 +255,9 @@ impl<'a, 'f> Planner<'a, 'f> {
         self.plan.frame = Some(layout);
     }
 
-    /// Find out when each name is available in the reverse of a block, at the earliest in the order of
-    /// the pullback: with the last statement that may ask for it, be it through other names. A name
-    /// that is not asked for in the end does no harm.
+    /// Find out when each name is available in the reverse of a block, at the earliest in the order
+    /// of the pullback: with the last statement that may ask for it, be it through other names. A
+    /// name that is not asked for in the end does no harm.
     fn find_times(&mut self, b: ir::Block) {
         if self.rewind.is_none() {
             return;

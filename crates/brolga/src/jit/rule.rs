@@ -4,9 +4,9 @@
 //! that?
 //!
 //! **Answer.** [`DerivedRule::new`] derives and compiles, with the effort that the options say; all
-//! clones share one `RuleData`, with the code, the entry points (`RootEntries`), the pool of tapes and
-//! the captures. Where the effort is [tiered](Effort::Tiered), [`DerivedRule::settle`] or enough
-//! calls make a second rule, which serves the calls after it. Methods say what there is: the
+//! clones share one `RuleData`, with the code, the entry points (`RootEntries`), the pool of tapes
+//! and the captures. Where the effort is [tiered](Effort::Tiered), [`DerivedRule::settle`] or
+//! enough calls make a second rule, which serves the calls after it. Methods say what there is: the
 //! signature, the CLIF, the bytes of code, addresses, loops that record all iterations, shadows
 //! that are overwritten.
 //!

@@ -245,7 +245,8 @@ impl Builder<'_, '_> {
             let id = plan.push_id.then_some(self.plan.number[b]);
             self.add(&mut f, defs, AdOp::Pop(plan.record.clone(), id), last);
         }
-        // Values are defined just before their first use: a block may be long, and registers are few.
+        // Values are defined just before their first use: a block may be long, and registers are
+        // few.
         let mut waiting = PendingReads::new(&plan.sources, std::mem::take(&mut self.notes));
         for v in live.touched[b].iter() {
             if !live.live_out[b].contains(v) {
