@@ -197,7 +197,9 @@ fn derive_all(
     let forward = asked.options.mode == Mode::Tangent && !found.entries.is_empty() && one_tape.is_none();
     let task_floats = if has_strands { task_floats.only() } else { forward.then_some(8) };
     let sizes = has_strands && task_floats.is_none();
-    let one_tape = one_tape.or_else(|| made_of_body(&program, &as_bodies, asked.options)).or_else(|| sizes.then(|| "they add to shadows of floats of both sizes".into()));
+    let one_tape = one_tape
+        .or_else(|| made_of_body(&program, &as_bodies, asked.options))
+        .or_else(|| sizes.then(|| "they add to shadows of floats of both sizes".into()));
     let known = manner.known;
     let combined_funcs = found.combined.iter().chain(&found.joint).map(|w| &w.func);
     let derived = combined_funcs.chain(found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));

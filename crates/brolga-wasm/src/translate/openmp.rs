@@ -32,15 +32,16 @@ use wasmparser::{FuncType, ValType};
 
 use super::views::{call_body, each, frame_below};
 use crate::error::trap;
-use crate::forked::OpenMp;
+use crate::forked::{self, OpenMp};
 use crate::function::env::Fork;
 use crate::function::func::Fx;
+use crate::imports;
 
 /// Threads of a team: sixteen tasks, and thread 0.
 const TEAM: i64 = 17;
 
 /// Most threads of a team.
-const MOST_THREADS: i64 = 64;
+const MOST_THREADS: i64 = forked::MOST_THREADS as i64;
 
 /// Words of what is known of a thread.
 mod known {
@@ -189,6 +190,9 @@ pub(super) fn emit(fx: &mut Fx<'_, '_, '_, '_>, part: OpenMp, ty: &FuncType) {
             None
         }
         OpenMp::Nothing => None,
+        OpenMp::Constant(n) => Some(fx.b.ins().iconst(types::I32, i64::from(n))),
+        OpenMp::Time => Some(imports::seconds(fx)),
+        OpenMp::Tick => Some(fx.b.ins().f64const(1e-9)),
         OpenMp::ThreadNum => Some(known_or(fx, known::NUMBER, 0)),
         OpenMp::IsFirst => {
             let number = known_or(fx, known::NUMBER, 0);
@@ -217,6 +221,29 @@ pub(super) fn emit(fx: &mut Fx<'_, '_, '_, '_>, part: OpenMp, ty: &FuncType) {
     };
     let results = if ty.results().is_empty() { None } else { found };
     fx.b.ins().return_(results.as_slice());
+}
+
+/// Why there is no such part of OpenMP, and what to do.
+pub(super) fn refused(name: &str) -> [&'static str; 2] {
+    let meets = "tasks run beside each other from the fork to its end, and do not meet between";
+    match name {
+        _ if name.starts_with("omp_") && name.contains("lock") => {
+            [meets, "let threads write to memory of their own, or name what they add up in a `reduction` clause"]
+        }
+        _ if name.starts_with("omp_") => [
+            "it asks for, or sets, what tasks do not have",
+            "ask for `omp_get_thread_num`, `omp_get_num_threads`, `omp_get_max_threads` or `omp_in_parallel`, or leave it out \
+             of what is differentiated (`#ifdef _OPENMP`)",
+        ],
+        "__kmpc_critical" | "__kmpc_end_critical" => {
+            [meets, "name what threads add up in a `reduction` clause, in place of the critical section"]
+        }
+        _ => [
+            meets,
+            "of OpenMP there are parallel regions with loops of a static schedule and reductions; end the region where \
+             threads have to meet",
+        ],
+    }
 }
 
 /// Whether this thread is the one that adds to what all share.
