@@ -87,6 +87,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         let loops = if asked || runs_loops(&file.program) { outcome_of(&rules, job)?.plans } else { Vec::new() };
         let forks = forks(&file.program, job.call.func);
         let counts = if forks.is_empty() { Vec::new() } else { counts(&file.program, job) };
+        let one_tape = if forks.is_empty() { None } else { one_tape(&rules, job)? };
         let staying = if asked { staying(&rules, job)? } else { Vec::new() };
         if args.json {
             let mut all = json::json(&job.call, &found);
@@ -98,6 +99,7 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             }
             if !forks.is_empty() {
                 all["forks"] = forks.into();
+                all["one_tape"] = one_tape.into();
                 for (_, key, [work, span]) in &counts {
                     all[*key] = [*work, *span].into();
                 }
@@ -122,6 +124,9 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
             if !forks.is_empty() {
                 show(&format!("\nForks, whose tasks run on threads ({} in all):\n", forks.len()));
                 forks.iter().for_each(|fork| show(&format!("  {fork}\n")));
+                if let Some(why) = one_tape {
+                    show(&format!("  in the derivative tasks run one after the other, since {why}\n"));
+                }
                 for (of, _, [work, span]) in &counts {
                     show(&format!(
                         "  {of}: work {work} instructions; span, on the longest way through forks, {span}\n"
@@ -148,6 +153,12 @@ fn counts(program: &Program, job: &Job<'_>) -> Vec<(&'static str, &'static str, 
 fn staying(rules: &Rules<'_>, job: &Job<'_>) -> Result<Vec<String>, Failure> {
     let rule = rules.get(&job.call.request(), &job.options()).map_err(|e| Failure::Run(job.name(), e))?;
     Ok(rule.loops_that_stay())
+}
+
+/// Why tasks of a call run one after the other in its derivative.
+fn one_tape(rules: &Rules<'_>, job: &Job<'_>) -> Result<Option<String>, Failure> {
+    let rule = rules.get(&job.call.request(), &job.options()).map_err(|e| Failure::Run(job.name(), e))?;
+    Ok(rule.tasks_on_one_tape().map(ToOwned::to_owned))
 }
 
 /// Whether a program has time loops, which run time decides about.

@@ -92,6 +92,8 @@ pub struct Func {
 pub struct CallRefusal {
     /// What such a call does, as the subject of a sentence.
     pub what: String,
+    /// Why there is no derivative.
+    pub note: &'static str,
     /// What to do instead.
     pub help: &'static str,
 }

@@ -168,6 +168,8 @@ pub struct Derivation {
     /// Bytes of the floats whose cotangents tasks of forks add up; none if they differ, or if there
     /// are no tasks.
     pub task_floats: Option<u8>,
+    /// Why tasks of forks run one after the other, on one tape, if they have to.
+    pub one_tape: Option<String>,
     /// What some function does that all had to know of.
     pub known: PriorFacts,
     /// Of which sizes floats are that are moved as integers which may be none

@@ -48,11 +48,12 @@ void brolga_inverse_pair(brolga_step step, brolga_step undo, void *state, int by
 BROLGA_IMPORT("brolga_par_join")
 void brolga_par_join(brolga_task f, void *a, brolga_task g, void *b);
 
-/* What n entries say. */
+/* What n entries say. A negative n is a trap. */
 BROLGA_IMPORT("brolga_par_n")
 void brolga_par_n(const brolga_entry *entries, int n);
 
-/* body(ctx, lo, hi), in parts of the range with at least so many iterations. */
+/* body(ctx, lo, hi), in parts of the range with at least so many iterations. A range that ends before it
+ * begins is a trap. */
 BROLGA_IMPORT("brolga_par_for")
 void brolga_par_for(brolga_body body, void *ctx, int lo, int hi, int grain);
 
@@ -89,16 +90,19 @@ static inline void brolga_par_join(brolga_task f, void *a, brolga_task g, void *
 }
 
 static inline void brolga_par_n(const brolga_entry *entries, int n) {
+    if (n < 0) __builtin_trap();
     for (int i = 0; i < n; i++) entries[i].run(entries[i].arg);
 }
 
 static inline void brolga_par_for(brolga_body body, void *ctx, int lo, int hi, int grain) {
     (void)grain;
+    if (lo > hi) __builtin_trap();
     if (lo < hi) body(ctx, lo, hi);
 }
 
 static inline double brolga_par_reduce_f64(brolga_body_f64 body, void *ctx, int lo, int hi, int grain) {
     (void)grain;
+    if (lo > hi) __builtin_trap();
     return lo < hi ? body(ctx, lo, hi) : 0;
 }
 

@@ -21,6 +21,9 @@ pub(crate) enum ForkKind {
     Sum,
 }
 
+/// Most threads of a team of OpenMP.
+pub(crate) const MOST_THREADS: i32 = 64;
+
 /// What code that clang has compiled by `-fopenmp` calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum OpenMp {
@@ -56,6 +59,12 @@ pub(crate) enum OpenMp {
     },
     /// Nothing has to be done.
     Nothing,
+    /// A number that is the same in any run.
+    Constant(i32),
+    /// Seconds that a clock shows.
+    Time,
+    /// Seconds from one time that it shows to the next.
+    Tick,
     /// There is none of it here.
     Refused,
 }

@@ -462,16 +462,26 @@ impl<'a> Info<'a> {
     /// The global that says how far C's stack reaches: by its name, or else the first one that the
     /// module defines, if it begins as one does that a linker has put after data or a stack.
     pub(crate) fn stack_pointer(&self) -> Option<u32> {
-        let exported = self.exports.iter().find(|e| e.kind == ExternalKind::Global && e.name == STACK_POINTER);
-        let is_it = |g: &GlobalDecl| g.ty.mutable && g.ty.content_type == ValType::I32;
-        let imported = |g: &GlobalDecl| g.import.as_ref().is_some_and(|i| i.name == STACK_POINTER);
-        let begins =
-            |g: &GlobalDecl| g.init.as_ref()?.literal().filter(|bits| *bits >= 1024 && bits.is_multiple_of(16));
+        let begins = |g: &GlobalDecl| g.init.as_ref()?.literal().filter(|bits| *bits >= 1024 && bits.is_multiple_of(16));
         let first = self.globals.iter().position(|g| g.import.is_none());
         let first = first.filter(|&i| begins(&self.globals[i]).is_some()).map(|i| i as u32);
+        self.stack_pointer_by_name().or(first).filter(|&i| self.may_be_stack_pointer(i))
+    }
+
+    /// The same, if it is called so.
+    pub(crate) fn named_stack_pointer(&self) -> Option<u32> {
+        self.stack_pointer_by_name().filter(|&i| self.may_be_stack_pointer(i))
+    }
+
+    fn may_be_stack_pointer(&self, global: u32) -> bool {
+        self.globals.get(global as usize).is_some_and(|g| g.ty.mutable && g.ty.content_type == ValType::I32)
+    }
+
+    fn stack_pointer_by_name(&self) -> Option<u32> {
+        let exported = self.exports.iter().find(|e| e.kind == ExternalKind::Global && e.name == STACK_POINTER);
+        let imported = |g: &GlobalDecl| g.import.as_ref().is_some_and(|i| i.name == STACK_POINTER);
         let named = self.named_stack.or(exported.map(|e| e.index));
-        let named = named.or_else(|| self.globals.iter().position(imported).map(|i| i as u32));
-        named.or(first).filter(|&i| self.globals.get(i as usize).is_some_and(is_it))
+        named.or_else(|| self.globals.iter().position(imported).map(|i| i as u32))
     }
 
     /// What a function is called: in the name section, and where it is exported.

@@ -164,6 +164,66 @@ fn each_task_has_a_tape() {
     }
 }
 
+/// Tasks of OpenMP programs have tapes, and so has each task in forward mode. Seen to fail: where
+/// pointers that a region passes on were taken for parts of floats, and singles for bits of what
+/// OpenMP keeps.
+#[test]
+fn tasks_of_openmp_have_tapes() {
+    for mode in [Mode::Split, Mode::Combined, Mode::Tangent] {
+        for (level, name) in [(1, "layer"), (2, "layer"), (1, "last"), (2, "last"), (1, "threads"), (2, "threads")] {
+            let gradient = rule(&Module::new(OPENMP[level]).unwrap(), name, &options(mode, 2)).unwrap();
+            assert_eq!(gradient.rule().tasks_on_one_tape(), None, "{name} {level} {mode:?}");
+        }
+    }
+    let gradient = rule(&Module::new(OPENMP[1]).unwrap(), "within", &options(Mode::Split, 2)).unwrap();
+    let why = gradient.rule().tasks_on_one_tape().expect("a region stores what may be a part of a float");
+    assert!(why.contains("within.omp_outlined") && why.ends_with("moves what may be a part of a float"), "{why}");
+}
+
+/// Tangents have the same bits on any number of threads. Numbers are stored over parts of doubles
+/// there, on the stacks of tasks.
+#[test]
+fn threads_do_not_change_tangents() {
+    for level in 0..3 {
+        let [forks, openmp] = [FORKS, OPENMP].map(|all| Module::new(all[level]).unwrap());
+        for (of_openmp, name, given) in calls() {
+            let module = if of_openmp { &openmp } else { &forks };
+            let run = |threads| tangent(module, name, &given, threads);
+            let one = run(1);
+            for threads in [2, 3, 7] {
+                assert_eq!(one, run(threads), "{name} {level} {threads}");
+            }
+        }
+    }
+}
+
+/// Bits of the values and tangents of three calls in a row.
+fn tangent(module: &Module, name: &str, given: &[Given], threads: usize) -> Vec<u64> {
+    let gradient = rule(module, name, &options(Mode::Tangent, threads)).unwrap();
+    let mut instance = Instance::new(module).unwrap();
+    let mut args = Vec::new();
+    for g in given {
+        args.push(match g {
+            Given::Int(n) => Val::I32(*n),
+            Given::Array(all) => {
+                let at = instance.alloc_f64(all).unwrap();
+                for i in 0..all.len() {
+                    let of = (0.25 * i as f64 - 1.0).cos();
+                    instance.shadow_mut()[at as usize + 8 * i..][..8].copy_from_slice(&of.to_le_bytes());
+                }
+                Val::I32(at as i32)
+            }
+        });
+    }
+    let mut found = Vec::new();
+    for _ in 0..3 {
+        let run = instance.tangent(&gradient, &args, &vec![None; args.len()]).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let all = run.values.iter().copied().chain(run.tangents.into_iter().flatten());
+        found.extend(all.filter_map(|v| v.f64()).map(f64::to_bits));
+    }
+    found
+}
+
 /// A module with a stack of C, of tasks of the function `$body`.
 fn with_body(imports: &str, body: &str, main: &str) -> Module {
     let text = format!(

@@ -144,12 +144,13 @@ impl Activity {
     /// Whether this function moves anything active in pieces, or blocks in which floats are of
     /// unknown size, or doubles need not begin where the block does.
     pub fn moves_pieces(&self, program: &Program) -> bool {
-        let mixed = |c: &Option<CopyRole>| match c {
-            Some(CopyRole::Mixed) => true,
-            Some(CopyRole::Floats(bytes)) => *bytes == 8 && program.unaligned_doubles,
-            _ => false,
-        };
+        let mixed = |c: &Option<CopyRole>| is_mixed(program, c.as_ref());
         self.pieces.iter().any(|v| self.ct[v].is_some()) || self.copies.values().any(mixed)
+    }
+
+    /// Whether an instruction moves such a block.
+    pub fn moves_block(&self, program: &Program, inst: ir::Inst) -> bool {
+        is_mixed(program, self.copies[inst].as_ref())
     }
 
     /// Of which sizes floats are that this function moves as integers, or in blocks, without
@@ -190,5 +191,14 @@ impl Activity {
     pub fn shape(&self, func: &ir::Function, v: ir::Value) -> Option<Shape> {
         let ty = func.dfg.value_type(v);
         Shape::of_float(ty).or_else(|| Shape::of_bits(ty.bytes(), self.lane[v]))
+    }
+}
+
+/// Whether floats of a copied block are of unknown size, or need not begin where the block does.
+fn is_mixed(program: &Program, copied: Option<&CopyRole>) -> bool {
+    match copied {
+        Some(CopyRole::Mixed) => true,
+        Some(CopyRole::Floats(bytes)) => *bytes == 8 && program.unaligned_doubles,
+        _ => false,
     }
 }

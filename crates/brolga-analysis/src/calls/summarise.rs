@@ -210,10 +210,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         pointer_result,
         lanes: widths,
         links: merged(links, summaries.funcs.get(&key)),
-        hands_on: formal
-            .iter()
-            .map(|&v| contents::goes_on(func, uses, v) || contents::becomes_float(func, uses, v))
-            .collect(),
+        hands_on: formal.iter().map(|&v| contents::param_goes_on(&input, uses, v)).collect(),
         number_uses: formal.iter().map(|&v| numbers.uses_of(v, |cell| c.of_cell(cell))).collect(),
         demands: formal.iter().map(|&v| demanded[v]).collect(),
         becomes,

@@ -311,14 +311,28 @@ struct BitUses {
     cut: bool,
 }
 
-fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir::Value>, depth: u32) -> BitUses {
+/// Whether an argument counts as passed on, given the call and which operand it is.
+type Passes<'a> = &'a dyn Fn(ir::Inst, usize) -> bool;
+
+/// What becomes of a value, if all that is passed to others is passed on.
+fn fate(func: &ir::Function, uses: &Uses, v: ir::Value) -> BitUses {
+    fate_of(func, uses, v, &|_, _| true, (&mut EntitySet::new(), 0))
+}
+
+fn fate_of(
+    func: &ir::Function,
+    uses: &Uses,
+    v: ir::Value,
+    passes: Passes<'_>,
+    (seen, depth): (&mut EntitySet<ir::Value>, u32),
+) -> BitUses {
     let mut f = BitUses::default();
     if depth > 64 || !seen.insert(v) {
         return f;
     }
     for u in uses.of(v) {
         let mut follow = |w: ir::Value| {
-            let g = fate(func, uses, w, seen, depth + 1);
+            let g = fate_of(func, uses, w, passes, (&mut *seen, depth + 1));
             f.kinds = f.kinds.join(g.kinds);
             f.stored |= g.stored;
             f.passed |= g.passed;
@@ -334,7 +348,8 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
                 Opcode::AtomicRmw if exchanges(func, i) && n == 1 => f.stored = true,
                 // The address of code is used up by the call.
                 Opcode::CallIndirect if n == 0 => f.arithmetic = true,
-                Opcode::Call | Opcode::CallIndirect | Opcode::Return => f.passed = true,
+                Opcode::Return => f.passed = true,
+                Opcode::Call | Opcode::CallIndirect => f.passed |= passes(i, n),
                 Opcode::Bitcast => {
                     let r = func.dfg.first_result(i);
                     let ty = func.dfg.value_type(r);
@@ -360,7 +375,7 @@ fn fate(func: &ir::Function, uses: &Uses, v: ir::Value, seen: &mut EntitySet<ir:
                 Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bitselect | Opcode::Shuffle | Opcode::Bnot => {
                     // A sign or lane mask perhaps: a move as far as evidence goes, if it ends in a
                     // float.
-                    let g = fate(func, uses, func.dfg.first_result(i), seen, depth + 1);
+                    let g = fate_of(func, uses, func.dfg.first_result(i), passes, (&mut *seen, depth + 1));
                     f.kinds = f.kinds.join(g.kinds);
                     f.stored |= g.stored;
                     f.passed |= g.passed;
@@ -384,19 +399,30 @@ fn exchanges(func: &ir::Function, inst: ir::Inst) -> bool {
 
 /// Whether a value goes, by moves alone, to where its bits become a float.
 pub fn becomes_float(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
-    fate(func, uses, v, &mut EntitySet::new(), 0).kinds.has_float()
+    fate(func, uses, v).kinds.has_float()
 }
 
 /// Whether a value goes, by moves alone, to memory, to another function, or to the caller.
 pub fn is_handed_on(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
-    let fate = fate(func, uses, v, &mut EntitySet::new(), 0);
+    let fate = fate(func, uses, v);
     fate.stored || fate.passed
 }
 
 /// The same, or a part of it goes there.
 pub fn goes_on(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
-    let fate = fate(func, uses, v, &mut EntitySet::new(), 0);
+    let fate = fate(func, uses, v);
     fate.stored || fate.passed || fate.cut
+}
+
+/// Whether a parameter goes on, or becomes a float, if it is known what becomes of it in functions
+/// that it is passed to: where those take it for an address alone, it ends there.
+pub fn param_goes_on(cx: &PointerInput<'_>, uses: &Uses, v: ir::Value) -> bool {
+    let passes = |inst: ir::Inst, n: usize| match CalleeKind::of(cx.program, cx.func, inst) {
+        Some(CalleeKind::Derived(f)) => cx.summaries.hands_on(f, n),
+        _ => true,
+    };
+    let fate = fate_of(cx.func, uses, v, &passes, (&mut EntitySet::new(), 0));
+    fate.stored || fate.passed || fate.cut || fate.kinds.has_float()
 }
 
 /// Whether an instruction moves one half of a 64-bit word to the other, or to or from 32 bits.
@@ -672,7 +698,7 @@ fn integer_evidence(
     let cell = cell_of(func, addr, access_offset(func, inst));
     let v = func.dfg.first_result(inst);
     let ty = func.dfg.value_type(v);
-    let f = fate(func, uses, v, &mut EntitySet::new(), 0);
+    let f = fate(func, uses, v);
     if f.kinds != Kinds::NONE {
         c.note_cell(cell, addr, f.kinds);
     } else if f.arithmetic {

@@ -157,17 +157,30 @@ impl RacePair {
         let driver = &program.funcs[self.fork].symbol;
         let verb = |kind: AccessKind| if kind.writes { "writes" } else { "reads" };
         let (verb, other) = (verb(after), verb(before));
-        let adds = driver.starts_with("brolga_par_for") && [first, second].iter().all(|&site| adds_up(program, site));
-        let what = if adds { "iterations of a parallel loop add into one place" } else { "two tasks race" };
+        let openmp = driver.starts_with("omp_parallel");
+        let looped = openmp || driver.starts_with("brolga_par_for");
+        let adds = looped && [first, second].iter().all(|&site| adds_up(program, site));
+        let what = match (adds, openmp) {
+            (true, true) => "threads of a region add into one place",
+            (true, false) => "iterations of a parallel loop add into one place",
+            _ => "two tasks race",
+        };
+        let help = match (adds, openmp) {
+            (true, true) => {
+                "name the variable, or the section of the array, in a `reduction` clause: `reduction(+ : x)`"
+            }
+            (true, false) => "return what an iteration adds, and let %brolga_par_reduce_f64 add it up",
+            (false, true) => {
+                "let each thread write memory of its own: variables of a thread are `private`, and what threads put \
+                 together is named in a `reduction` clause"
+            }
+            (false, false) => "let each task write memory of its own, or one task do both",
+        };
         let diagnostic = Diagnostic::new("AD0194", format!("{what}: this one {verb} what another one {other}"))
             .at(program, second.func, second.inst)
             .note(format!("the other one: {}", place(program, first)))
             .note(format!("the tasks are those of {}", described(driver, |f| program.func(f).is_some())))
-            .help(if adds {
-                "return what an iteration adds, and let %brolga_par_reduce_f64 add it up"
-            } else {
-                "let each task write memory of its own, or one task do both"
-            });
+            .help(help);
         Race { first, second, diagnostic }
     }
 }

@@ -34,8 +34,7 @@ impl Segment {
     /// The memory that was passed to the run, primal and shadow, is still valid where the caller
     /// knows what lies there.
     pub unsafe fn end_tangent(&mut self, at: &dyn Fn(usize) -> WindowContents) {
-        let mut dirty: Vec<(usize, usize)> = self.tangent_pieces.dirty.drain().collect();
-        dirty.sort_unstable();
+        let dirty = self.tangent_pieces.dirty.take();
         self.waiting = 0;
         for (half, delta) in dirty {
             let window = half & !(WINDOW - 1);
@@ -71,7 +70,7 @@ pub unsafe extern "C" fn brolga_tangent_note(seg: *mut Segment, p: u64, delta: u
             // SAFETY: our contract; what lies across is inside of an instance's memory.
             let (primal, tangent) = unsafe { (word(at.wrapping_sub(delta)), word(at)) };
             // What was put together of pieces was noted where they come from, if it is a float.
-            let float = [at, at + HALF].map(|half| !seg.tangent_pieces.dirty.contains_key(&half));
+            let float = [at, at + HALF].map(|half| !seg.tangent_pieces.dirty.contains(half));
             seg.tangent_pieces.note_parts(primal, tangent, float);
         }
     }
@@ -173,7 +172,7 @@ pub unsafe extern "C" fn brolga_tangent_mark(seg: *mut Segment, p: u64, delta: u
         if some {
             seg.tangent_pieces.dirty.insert(half, delta as usize);
         } else {
-            seg.tangent_pieces.dirty.remove(&half);
+            seg.tangent_pieces.dirty.remove(half);
         }
     }
     seg.note_waiting();
@@ -213,7 +212,7 @@ pub unsafe extern "C" fn brolga_tangent_clean(seg: *mut Segment, p: u64, delta: 
     let (at, n) = (p.wrapping_add(delta) as usize, n as usize);
     let inside = |half: &usize| *half >= at && *half + HALF <= at + n;
     for half in halves(at, n).filter(inside) {
-        seg.tangent_pieces.dirty.remove(&half);
+        seg.tangent_pieces.dirty.remove(half);
     }
     seg.note_waiting();
 }
@@ -275,15 +274,15 @@ pub unsafe extern "C" fn brolga_tangent_copied(
     let mut dirty = Vec::new();
     for half in halves(to, n) {
         let there = half.wrapping_sub(to).wrapping_add(from);
-        let is_dirty = src_delta != 0 && halves(there, HALF).any(|h| seg.tangent_pieces.dirty.contains_key(&h));
+        let is_dirty = src_delta != 0 && halves(there, HALF).any(|h| seg.tangent_pieces.dirty.contains(h));
         let partly = half < to || half + HALF > to + n;
-        dirty.push((half, is_dirty || partly && seg.tangent_pieces.dirty.contains_key(&half)));
+        dirty.push((half, is_dirty || partly && seg.tangent_pieces.dirty.contains(half)));
     }
     for (half, is_dirty) in dirty {
         if is_dirty {
             seg.tangent_pieces.dirty.insert(half, dst_delta as usize);
         } else {
-            seg.tangent_pieces.dirty.remove(&half);
+            seg.tangent_pieces.dirty.remove(half);
         }
     }
     seg.note_waiting();

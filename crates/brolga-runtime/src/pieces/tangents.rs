@@ -51,8 +51,83 @@ pub(crate) struct TangentPieces {
     /// The same without the lower half of the float and of its tangent, which may be last digits
     /// that a number replaces: the tangent, unless there are several.
     upper: [HashMap<NotedFloat, Option<u64>>; 2],
-    /// Dirty halves of windows: their shadow addresses, each with the delta.
-    pub(crate) dirty: HashMap<usize, usize>,
+    /// Memory that has been put together of them.
+    pub(crate) dirty: DirtyMemory,
+}
+
+/// Dirty halves of windows: their shadow addresses, each with the delta. If there are any, each
+/// load of a float asks, and most floats lie elsewhere: so a bit for the line around a half, among
+/// few, is looked at first.
+#[derive(Default)]
+pub(crate) struct DirtyMemory {
+    halves: HashMap<usize, usize>,
+    lines: Vec<u64>,
+}
+
+/// Bytes of a line, as a power of two.
+const LINE: u32 = 6;
+
+/// Bits for lines, as a power of two.
+const BITS: u32 = 12;
+
+impl DirtyMemory {
+    /// The bit for the line that an address lies in.
+    fn bit(at: usize) -> (usize, u64) {
+        let line = (at as u64 >> LINE).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - BITS);
+        (line as usize / 64, 1 << (line % 64))
+    }
+
+    pub(crate) fn contains(&self, half: usize) -> bool {
+        let (word, bit) = Self::bit(half);
+        self.lines.get(word).is_some_and(|w| w & bit != 0) && self.halves.contains_key(&half)
+    }
+
+    pub(crate) fn insert(&mut self, half: usize, delta: usize) {
+        if self.halves.is_empty() {
+            self.lines.clear();
+            self.lines.resize(1 << (BITS - 6), 0);
+        }
+        let (word, bit) = Self::bit(half);
+        self.lines[word] |= bit;
+        self.halves.insert(half, delta);
+    }
+
+    pub(crate) fn remove(&mut self, half: usize) {
+        if self.contains(half) {
+            self.halves.remove(&half);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.halves.len()
+    }
+
+    /// What is dirty, by address; nothing is from there on.
+    pub(crate) fn take(&mut self) -> Vec<(usize, usize)> {
+        let mut all: Vec<_> = self.halves.drain().collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// A task begins: what is dirty where it is forked.
+    pub(crate) fn begin_task(&mut self, parent: &Self) {
+        self.halves.clone_from(&parent.halves);
+        self.lines.clone_from(&parent.lines);
+    }
+
+    /// Tasks are over. What they have made dirty, or have cleaned, is so here.
+    pub(crate) fn end_tasks<'t>(&mut self, tasks: impl Iterator<Item = &'t mut Self>) {
+        let before = self.halves.clone();
+        for task in tasks {
+            let after = std::mem::take(&mut task.halves);
+            for &half in before.keys().filter(|half| !after.contains_key(half)) {
+                self.remove(half);
+            }
+            for (half, delta) in after.into_iter().filter(|(half, _)| !before.contains_key(half)) {
+                self.insert(half, delta);
+            }
+        }
+    }
 }
 
 impl TangentPieces {
@@ -60,7 +135,7 @@ impl TangentPieces {
     pub(crate) fn clear(&mut self) {
         self.noted.iter_mut().for_each(HashSet::clear);
         self.upper.iter_mut().for_each(HashMap::clear);
-        self.dirty.clear();
+        self.dirty.halves.clear();
     }
 
     fn note(&mut self, size: u8, primal: u64, tangent: u64) {
@@ -131,7 +206,7 @@ impl TangentPieces {
     /// Shadow addresses of those floats of `size` bytes, in `n` bytes of shadow, that lie in dirty
     /// memory.
     pub(crate) fn dirty_floats(&self, at: usize, n: usize, size: usize) -> impl Iterator<Item = usize> + use<'_> {
-        (at..at + n).step_by(size).filter(move |&f| halves(f, size).any(|half| self.dirty.contains_key(&half)))
+        (at..at + n).step_by(size).filter(move |&f| halves(f, size).any(|half| self.dirty.contains(half)))
     }
 
     /// Poison the tangent of a float of `size` bytes unless it is whole.

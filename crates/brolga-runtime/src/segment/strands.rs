@@ -60,6 +60,7 @@ impl Segment {
             let first = self.forks.marks.len();
             self.forks.marks.extend(strands[..n].iter().map(|s| (s.top as usize, 0)));
             strands[..n].iter_mut().for_each(|s| s.forks.pending.begin_task());
+            self.begin_tangents(&mut strands[..n]);
             marks = Some(first);
             let done = stack::with_margin(|| run(&mut strands[..n], self, false, pass));
             for (t, strand) in strands[..n].iter_mut().enumerate() {
@@ -67,6 +68,7 @@ impl Segment {
                 self.blocks.adopt(&mut strand.blocks);
                 self.forks.lacking |= std::mem::take(&mut strand.forks.lacking);
             }
+            self.end_tangents(&mut strands[..n]);
             first_exclusive = self.forks.exclusive.len();
             add_exclusive(&strands[..n], &mut self.forks.exclusive, &mut self.forks.compared);
             self.forks.strands = strands;
@@ -88,6 +90,26 @@ impl Segment {
         }
         self.forks.forks.push(fork);
         if done == ForkEnd::Done && !room { ForkEnd::Full } else { done }
+    }
+
+    /// Of forward mode: tasks know which memory is dirty.
+    fn begin_tangents(&self, strands: &mut [Box<Self>]) {
+        if self.tangent_pieces.dirty.len() > 0 {
+            for strand in strands {
+                strand.tangent_pieces.dirty.begin_task(&self.tangent_pieces.dirty);
+                strand.note_waiting();
+            }
+        }
+    }
+
+    /// Which memory is dirty when they are over.
+    fn end_tangents(&mut self, strands: &mut [Box<Self>]) {
+        let dirty = self.tangent_pieces.dirty.len() > 0 || strands.iter().any(|s| s.tangent_pieces.dirty.len() > 0);
+        if dirty {
+            self.tangent_pieces.dirty.end_tasks(strands.iter_mut().map(|s| &mut s.tangent_pieces.dirty));
+            strands.iter_mut().for_each(|s| s.note_waiting());
+            self.note_waiting();
+        }
     }
 
     /// Forget what the tasks of the latest fork have recorded: no pullback reads it.

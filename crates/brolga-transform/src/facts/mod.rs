@@ -312,11 +312,22 @@ impl<'a> Facts<'a> {
         self.activity.moves_pieces(self.program) || self.overwrites_parts()
     }
 
-    /// Whether pieces of a cotangent may have to be put together in another place than that of the
-    /// float, which one segment keeps account of: not where numbers are stored over doubles alone.
-    pub fn keeps_account(&self) -> bool {
+    /// Why pieces of a cotangent may have to be put together in another place than that of the
+    /// float, which one segment keeps account of: where, and what that does. Not where numbers are
+    /// stored over doubles alone.
+    pub fn keeps_account(&self) -> Option<(Option<ir::Inst>, &'static str)> {
+        let (func, activity) = (self.func(), &self.activity);
         let across = |&inst: &ir::Inst| self.fills(inst).or_else(|| self.straddles(inst)) == Some(0);
-        self.activity.moves_pieces(self.program) || self.cfg.all_insts().iter().any(across)
+        let known = |inst: &ir::Inst| func.layout.inst_block(*inst).is_some();
+        if let Some(v) = activity.pieces.iter().find(|&v| activity.ct[v].is_some()) {
+            return Some((func.dfg.value_def(v).inst().filter(known), "moves what may be a part of a float"));
+        }
+        let insts = || self.cfg.all_insts().iter().copied();
+        if let Some(inst) = insts().find(|&inst| activity.moves_block(self.program, inst)) {
+            return Some((Some(inst), "copies a block in which floats may lie anywhere"));
+        }
+        let inst = insts().find(across)?;
+        Some((Some(inst), "stores integers over what may be floats of either size"))
     }
 
     /// Whether the run asks where the host has put floats, because integers become numbers.

@@ -36,6 +36,7 @@ use brolga_analysis::calls::summarise::PriorFacts;
 use brolga_analysis::calls::{handed_down, opaque_allocator, summarise};
 use brolga_analysis::query::signature_id;
 use brolga_analysis::{ParamMode, ResultMode, Summaries, Variant};
+use brolga_ir::driver::Driver;
 use brolga_ir::map::IndexMap;
 use brolga_ir::names::{Names, THUNK};
 use brolga_ir::{Diagnostics, Effort, FloatOrder, FuncKey, MemoryMode, Mode, Options, Pass, Program, Request};
@@ -189,23 +190,51 @@ fn derive_all(
     }
     all.rederive_for_pieces()?;
     all.finish()?;
-    let AllVariants { found, account, task_floats, .. } = all;
+    let AllVariants { found, account, task_floats, as_bodies, .. } = all;
     let normalised = normalised.into_iter().map(|(k, n)| (k, n.func)).collect();
-    // Cotangents that come in pieces are known to one segment, a debug run knows the shadows
-    // that it is told of, and sums of each task are added up in another order than the program's.
-    let account = account || found.pieces && program.unaligned_doubles;
-    let on_one_tape = account || asked.options.debug || asked.options.float_order == FloatOrder::AsWritten;
-    let has_strands = !on_one_tape && found.pairs.iter().any(|p| p.variant.strand);
+    let forks = has_tasks(&program);
+    let one_tape = one_tape(&found, account, asked).filter(|_| forks);
+    let has_strands = one_tape.is_none() && found.pairs.iter().any(|p| p.variant.strand);
     // In forward mode nothing is added up.
-    let forward = asked.options.mode == Mode::Tangent && !found.entries.is_empty() && !on_one_tape && !found.pieces;
+    let forward = asked.options.mode == Mode::Tangent && !found.entries.is_empty() && one_tape.is_none();
     let task_floats = if has_strands { task_floats.only() } else { forward.then_some(8) };
+    let sizes = has_strands && task_floats.is_none();
+    let one_tape = one_tape
+        .or_else(|| made_of_body(&program, &as_bodies, asked.options))
+        .or_else(|| sizes.then(|| "they add to shadows of floats of both sizes".into()));
     let known = assumptions.known;
     let combined_funcs = found.combined.iter().chain(&found.joint).map(|w| &w.func);
     let derived = combined_funcs.chain(found.pairs.iter().flat_map(|p| [&p.forward, &p.pullback]));
     let primals = with_called_by_rules(&program, keys, derived, &found.names);
     let loops = loops.outcomes();
-    let derivation = Derivation { loops, program, primals, normalised, task_floats, known, ..found };
+    let derivation = Derivation { loops, program, primals, normalised, task_floats, one_tape, known, ..found };
     Ok(RunEnd::Ends(Some(Box::new(derivation))))
+}
+
+/// Why tasks of forks have to run one after the other, on one tape: cotangents that come in
+/// fragments are known to one segment, a debug run knows the shadows that it is told of, and sums
+/// of each task are added up in another order than the program's.
+fn one_tape(found: &Derivation, account: Option<String>, asked: DerivationInput<'_>) -> Option<String> {
+    let unaligned = found.pieces && asked.program.unaligned_doubles;
+    let why = |is: bool, what: &str| is.then(|| what.to_owned());
+    account
+        .or_else(|| why(unaligned, "doubles are moved as words that need not lie at multiples of eight"))
+        .or_else(|| why(asked.options.debug, "it is a debug run"))
+        .or_else(|| why(asked.options.float_order == FloatOrder::AsWritten, "floats are added up as written"))
+}
+
+/// Whether a program forks.
+fn has_tasks(program: &Program) -> bool {
+    program.funcs.values().any(|f| matches!(f.driver, Some(Driver::Tasks(_))))
+}
+
+/// Why a fork is derived as a loop over its tasks, if one is.
+fn made_of_body(program: &Program, as_bodies: &[FuncKey], options: &Options) -> Option<String> {
+    let fork = as_bodies.iter().find(|&&k| matches!(program.funcs[k].driver, Some(Driver::Tasks(_))))?;
+    Some(match options.keeps_states() {
+        true => format!("%{} gives them something that has a cotangent", program.funcs[*fork].symbol),
+        false => "memory is restored, derivatives come in a batch, or the tape is another's".into(),
+    })
 }
 
 /// The primal functions, ready to be derived.
@@ -287,8 +316,8 @@ struct AllVariants<'a> {
     problems: Diagnostics,
     /// What the variants are and say. What the program as a whole says is added last.
     found: Derivation,
-    /// One segment has to keep account of floats in pieces.
-    account: bool,
+    /// Why one segment has to keep account of floats in pieces.
+    account: Option<String>,
     /// What pullbacks of tasks add up.
     task_floats: FloatSizes,
     /// Functions whose address is taken.
@@ -337,7 +366,7 @@ impl<'a> AllVariants<'a> {
             taken: 0,
             problems,
             found: Derivation { names, pieces: assumptions.pieces, ..Derivation::default() },
-            account: assumptions.known.demanded,
+            account: assumptions.known.demanded.then(|| "a function computes bits of floats from integers in memory".into()),
             task_floats: FloatSizes::default(),
             addressed: addressed(program, normalised),
             early: Vec::new(),
@@ -455,8 +484,7 @@ impl<'a> AllVariants<'a> {
     fn capture_all(&mut self) {
         let program = self.asked.program;
         // A task may call them.
-        let forks = program.funcs.values().any(|f| matches!(f.driver, Some(brolga_ir::driver::Driver::Tasks(_))));
-        let forks = forks && self.asked.options.keeps_states() && !self.asked.options.debug;
+        let forks = has_tasks(program) && self.asked.options.keeps_states() && !self.asked.options.debug;
         for &k in &self.addressed {
             let sig = &program.funcs[k].signature;
             let signature = signature_id(sig);
@@ -482,7 +510,9 @@ impl<'a> AllVariants<'a> {
     fn forward(&mut self, root: Variant, goal: Goal, ServingVariant { by: (variant, kind), pieces }: ServingVariant) {
         let Symbols::Combined(symbol) = goal.symbols else { unreachable!("a pair serves itself") };
         self.found.pieces |= pieces;
-        self.account |= pieces;
+        if pieces {
+            self.account.get_or_insert_with(|| "floats move in pieces".into());
+        }
         self.found.overwrites = vec![false; root.params.len()];
         self.work = Worklist::new(self.asked.program, self.summaries);
         self.work.suffix(root.func, VariantForm::Combined);
@@ -495,7 +525,13 @@ impl<'a> AllVariants<'a> {
     fn keep(&mut self, stages: Stages<'_>, goal: Goal) {
         let (facts, found) = (&stages.facts, &mut self.found);
         found.pieces |= facts.needs_pieces();
-        self.account |= facts.keeps_account();
+        if self.account.is_none() {
+            self.account = facts.keeps_account().map(|(inst, what)| {
+                let (program, func) = (self.asked.program, facts.variant.func);
+                let place = || format!("%{}", program.funcs[func].symbol);
+                format!("{} {what}", inst.map_or_else(place, |i| program.place(func, facts.original(i))))
+            });
+        }
         found.numbers |= facts.expects_numbers();
         found.guessed |= facts.guessed();
         if facts.variant.strand {

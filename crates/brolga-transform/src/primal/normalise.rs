@@ -396,7 +396,7 @@ fn refused_callee(program: &Program, func: &ir::Function, inst: ir::Inst) -> Opt
     let callee = &program.funcs[program.callee(func, func_ref)?];
     let refused = callee.refused.as_ref()?;
     let d = Diagnostic::new("AD0196", format!("{} has no derivative", refused.what));
-    Some(d.note("tasks run beside each other from the fork to its end, and do not meet between").help(refused.help))
+    Some(d.note(refused.note).help(refused.help))
 }
 
 fn unsupported_type(ty: Type) -> Option<(&'static str, &'static str, &'static str)> {

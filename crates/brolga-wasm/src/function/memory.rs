@@ -376,7 +376,10 @@ impl Fx<'_, '_, '_, '_> {
                     (Some(bits), types::I64) => self.b.ins().iconst(ty, bits as i64),
                     (Some(bits), types::F64) => self.b.ins().f64const(ir::immediates::Ieee64::with_bits(bits as u64)),
                     (Some(bits), types::F32) => self.b.ins().f32const(ir::immediates::Ieee32::with_bits(bits as u32)),
-                    _ => self.b.ins().load(ty, header().with_endianness(ir::Endianness::Little), self.vmctx, cell),
+                    _ => {
+                        let flags = self.global_flags(*global_index);
+                        self.b.ins().load(ty, flags, self.vmctx, cell)
+                    }
                 };
                 self.push(v);
             }
@@ -384,11 +387,20 @@ impl Fx<'_, '_, '_, '_> {
                 self.sets_globals |= Some(*global_index) != self.env.info.stack_pointer();
                 let v = self.pop();
                 let cell = self.env.layout.globals[*global_index as usize];
-                self.b.ins().store(header().with_endianness(ir::Endianness::Little), v, self.vmctx, cell);
+                let flags = self.global_flags(*global_index);
+                self.b.ins().store(flags, v, self.vmctx, cell);
             }
             _ => return false,
         }
         true
+    }
+
+    /// Flags of accesses to a global. How far C's stack reaches is no bits of a float.
+    fn global_flags(&mut self, global: u32) -> MemFlagsData {
+        if self.env.info.named_stack_pointer() == Some(global) {
+            return self.integer().with_notrap().with_aligned();
+        }
+        header().with_endianness(ir::Endianness::Little)
     }
 
     /// Translate an operator on references or a table; whether it is one.

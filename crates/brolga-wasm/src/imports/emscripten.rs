@@ -15,7 +15,7 @@
 //! **Cost.** A few instructions for each; a call of the host for the time, and where memory grows.
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
-use brolga::cranelift_codegen::ir::{InstBuilder, types};
+use brolga::cranelift_codegen::ir::{InstBuilder, Value, types};
 use wasmparser::{FuncType, ValType};
 
 use super::wasi::CLOCK;
@@ -97,12 +97,22 @@ fn refuse(fx: &mut Fx<'_, '_, '_, '_>, error: i64) {
 
 /// Milliseconds that a clock shows.
 fn time(fx: &mut Fx<'_, '_, '_, '_>, clock: i64) {
+    let now = shown(fx, clock, 1e6);
+    fx.b.ins().return_(&[now]);
+}
+
+/// What a clock shows, in units of so many nanoseconds.
+fn shown(fx: &mut Fx<'_, '_, '_, '_>, clock: i64, unit: f64) -> Value {
     let clock = fx.b.ins().iconst(types::I32, clock);
     let now = call_host(fx, &CLOCK, &[clock])[0];
     let now = fx.b.ins().fcvt_from_uint(types::F64, now);
-    let million = fx.b.ins().f64const(1e6);
-    let now = fx.b.ins().fdiv(now, million);
-    fx.b.ins().return_(&[now]);
+    let unit = fx.b.ins().f64const(unit);
+    fx.b.ins().fdiv(now, unit)
+}
+
+/// Seconds that a clock shows that is never put back.
+pub(crate) fn seconds(fx: &mut Fx<'_, '_, '_, '_>) -> Value {
+    shown(fx, 1, 1e9)
 }
 
 fn copy(fx: &mut Fx<'_, '_, '_, '_>) {

@@ -35,6 +35,8 @@ mod libc_shims;
 mod openmp;
 mod wasi;
 
+pub(crate) use emscripten::seconds;
+
 use std::collections::HashMap;
 
 use brolga::cranelift_codegen::ir::{InstBuilder, types};

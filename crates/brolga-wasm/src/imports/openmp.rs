@@ -10,7 +10,7 @@
 
 use wasmparser::{FuncType, ValType};
 
-use crate::forked::OpenMp;
+use crate::forked::{MOST_THREADS, OpenMp};
 
 /// The part of OpenMP that a function of this name and type is; all others of such a name are
 /// refused.
@@ -33,6 +33,14 @@ pub(crate) fn part(name: &str, ty: &FuncType) -> Option<OpenMp> {
         "__kmpc_for_static_init_8" => (OpenMp::StaticInit { wide: true, signed: true }, 9, 0),
         "__kmpc_for_static_init_8u" => (OpenMp::StaticInit { wide: true, signed: false }, 9, 0),
         "__kmpc_for_static_fini" | "__kmpc_end_master" | "__kmpc_end_masked" => (OpenMp::Nothing, 2, 0),
+        "omp_set_dynamic" | "omp_set_nested" | "omp_set_max_active_levels" => (OpenMp::Nothing, 1, 0),
+        "omp_get_dynamic" | "omp_get_nested" | "omp_get_cancellation" | "omp_get_num_devices" => {
+            (OpenMp::Constant(0), 0, 1)
+        }
+        "omp_get_max_active_levels" | "omp_is_initial_device" => (OpenMp::Constant(1), 0, 1),
+        "omp_get_thread_limit" => (OpenMp::Constant(MOST_THREADS), 0, 1),
+        "omp_get_wtime" => (OpenMp::Time, 0, 1),
+        "omp_get_wtick" => (OpenMp::Tick, 0, 1),
         "__kmpc_reduce_nowait" => (OpenMp::Reduce, 7, 1),
         "__kmpc_end_reduce_nowait" => (OpenMp::Nothing, 3, 0),
         "__kmpc_master" => (OpenMp::IsFirst, 2, 1),
@@ -42,6 +50,7 @@ pub(crate) fn part(name: &str, ty: &FuncType) -> Option<OpenMp> {
     if let OpenMp::StaticInit { wide: true, .. } = found {
         words[7..].fill(ValType::I64);
     }
-    let fits = ty.params() == words && ty.results() == vec![ValType::I32; returns];
+    let of = if matches!(found, OpenMp::Time | OpenMp::Tick) { ValType::F64 } else { ValType::I32 };
+    let fits = ty.params() == words && ty.results() == vec![of; returns];
     Some(if fits { found } else { OpenMp::Refused })
 }

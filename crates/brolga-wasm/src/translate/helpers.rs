@@ -275,10 +275,9 @@ fn shim(
     func.driver = driver;
     if let ProvidedFunction::OpenMp(OpenMp::Refused) = provided {
         let import = env.info.funcs[index as usize].import.as_ref();
-        let what = format!("`{}` of OpenMP", import.map_or(symbol, |i| &i.name));
-        let help = "of OpenMP there are parallel regions with loops of a static schedule and reductions; end the region \
-                    where threads have to meet";
-        func.refused = Some(CallRefusal { what, help });
+        let name = import.map_or(symbol, |i| &i.name);
+        let [note, help] = openmp::refused(name);
+        func.refused = Some(CallRefusal { what: format!("`{name}` of OpenMP"), note, help });
     }
     Ok(key)
 }

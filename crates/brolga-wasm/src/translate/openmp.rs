@@ -27,20 +27,21 @@
 //! **Source.** LLVM OpenMP runtime library interface, `openmp/runtime/src/kmp.h`.
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
-use brolga::cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
+use brolga::cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 use wasmparser::{FuncType, ValType};
 
 use super::views::{call_body, each, frame_below};
 use crate::error::trap;
-use crate::forked::OpenMp;
+use crate::forked::{self, OpenMp};
 use crate::function::env::Fork;
 use crate::function::func::Fx;
+use crate::imports;
 
 /// Threads of a team: sixteen tasks, and thread 0.
 const TEAM: i64 = 17;
 
 /// Most threads of a team.
-const MOST_THREADS: i64 = 64;
+const MOST_THREADS: i64 = forked::MOST_THREADS as i64;
 
 /// Words of what is known of a thread.
 mod known {
@@ -131,9 +132,10 @@ fn place_in(fx: &mut Fx<'_, '_, '_, '_>, list: Value, i: Value) -> Value {
 /// How many threads the next team has.
 fn threads_of_next(fx: &mut Fx<'_, '_, '_, '_>) -> Value {
     let cell = fx.env.layout.next_threads;
-    let next = fx.b.ins().load(types::I32, MemFlagsData::trusted(), fx.vmctx, cell);
+    let flags = fx.integer().with_notrap().with_aligned();
+    let next = fx.b.ins().load(types::I32, flags, fx.vmctx, cell);
     let zero = fx.b.ins().iconst(types::I32, 0);
-    fx.b.ins().store(MemFlagsData::trusted(), zero, fx.vmctx, cell);
+    fx.b.ins().store(flags, zero, fx.vmctx, cell);
     let most = most_threads(fx);
     let found = fx.b.ins().select(next, next, most);
     let bound = fx.b.ins().iconst(types::I32, MOST_THREADS);
@@ -142,7 +144,8 @@ fn threads_of_next(fx: &mut Fx<'_, '_, '_, '_>) -> Value {
 
 /// How many threads a team has at most, if nothing else is said of it.
 fn most_threads(fx: &mut Fx<'_, '_, '_, '_>) -> Value {
-    let set = fx.b.ins().load(types::I32, MemFlagsData::trusted(), fx.vmctx, fx.env.layout.threads);
+    let flags = fx.integer().with_notrap().with_aligned();
+    let set = fx.b.ins().load(types::I32, flags, fx.vmctx, fx.env.layout.threads);
     let default = fx.b.ins().iconst(types::I32, TEAM);
     let found = fx.b.ins().select(set, set, default);
     let bound = fx.b.ins().iconst(types::I32, MOST_THREADS);
@@ -157,7 +160,7 @@ fn known_or(fx: &mut Fx<'_, '_, '_, '_>, place: i32, outside: i64) -> Value {
     let outside = fx.b.ins().iconst(types::I32, outside);
     fx.b.ins().brif(view.thread, there, &[], end, &[outside.into()]);
     fx.b.switch_to_block(there);
-    let word = fx.word(view.thread, place);
+    let word = fx.integer_word(view.thread, place);
     fx.b.ins().jump(end, &[word.into()]);
     fx.b.switch_to_block(end);
     found
@@ -187,6 +190,9 @@ pub(super) fn emit(fx: &mut Fx<'_, '_, '_, '_>, part: OpenMp, ty: &FuncType) {
             None
         }
         OpenMp::Nothing => None,
+        OpenMp::Constant(n) => Some(fx.b.ins().iconst(types::I32, i64::from(n))),
+        OpenMp::Time => Some(imports::seconds(fx)),
+        OpenMp::Tick => Some(fx.b.ins().f64const(1e-9)),
         OpenMp::ThreadNum => Some(known_or(fx, known::NUMBER, 0)),
         OpenMp::IsFirst => {
             let number = known_or(fx, known::NUMBER, 0);
@@ -207,13 +213,37 @@ pub(super) fn emit(fx: &mut Fx<'_, '_, '_, '_>, part: OpenMp, ty: &FuncType) {
                 let one = fx.b.ins().iconst(types::I32, 1);
                 let n = fx.b.ins().smax(n, one);
                 let cell = if next { fx.env.layout.next_threads } else { fx.env.layout.threads };
-                fx.b.ins().store(MemFlagsData::trusted(), n, fx.vmctx, cell);
+                let flags = fx.integer().with_notrap().with_aligned();
+                fx.b.ins().store(flags, n, fx.vmctx, cell);
             }
             None
         }
     };
     let results = if ty.results().is_empty() { None } else { found };
     fx.b.ins().return_(results.as_slice());
+}
+
+/// Why there is no such part of OpenMP, and what to do.
+pub(super) fn refused(name: &str) -> [&'static str; 2] {
+    let meets = "tasks run beside each other from the fork to its end, and do not meet between";
+    match name {
+        _ if name.starts_with("omp_") && name.contains("lock") => {
+            [meets, "let threads write to memory of their own, or name what they add up in a `reduction` clause"]
+        }
+        _ if name.starts_with("omp_") => [
+            "it asks for, or sets, what tasks do not have",
+            "ask for `omp_get_thread_num`, `omp_get_num_threads`, `omp_get_max_threads` or `omp_in_parallel`, or leave it out \
+             of what is differentiated (`#ifdef _OPENMP`)",
+        ],
+        "__kmpc_critical" | "__kmpc_end_critical" => {
+            [meets, "name what threads add up in a `reduction` clause, in place of the critical section"]
+        }
+        _ => [
+            meets,
+            "of OpenMP there are parallel regions with loops of a static schedule and reductions; end the region where \
+             threads have to meet",
+        ],
+    }
 }
 
 /// Whether this thread is the one that adds to what all share.
@@ -234,7 +264,7 @@ fn reduce(fx: &mut Fx<'_, '_, '_, '_>) {
     let off = fx.b.ins().ishl_imm_u(number, 2);
     let at = fx.b.ins().iadd(list, off);
     // What a thread has left is taken once.
-    let before = fx.word(at, 0);
+    let before = fx.integer_word(at, 0);
     fx.b.ins().trapnz(before, trap::OPENMP);
     fx.set_word(data, at, 0);
     fx.b.ins().return_(&[no]);
@@ -242,7 +272,7 @@ fn reduce(fx: &mut Fx<'_, '_, '_, '_>) {
     let count = fx.b.ins().uextend(types::I64, threads);
     each(fx, 1, count, |fx, i| {
         let at = place_in(fx, list, i);
-        let left = fx.word(at, 0);
+        let left = fx.integer_word(at, 0);
         let [add, next] = [(); 2].map(|()| fx.b.create_block());
         fx.b.ins().brif(left, add, &[], next, &[]);
         fx.b.switch_to_block(add);
@@ -257,7 +287,8 @@ fn reduce(fx: &mut Fx<'_, '_, '_, '_>) {
 fn number(fx: &mut Fx<'_, '_, '_, '_>, at: Value, ty: Type, signed: bool) -> Value {
     let address = fx.wide(at);
     let address = fx.b.ins().iadd(fx.vmctx, address);
-    let found = fx.b.ins().load(ty, crate::function::ops::little(), address, 0);
+    let flags = fx.integer();
+    let found = fx.b.ins().load(ty, flags, address, 0);
     widened(fx, found, signed)
 }
 

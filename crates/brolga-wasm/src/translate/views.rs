@@ -35,7 +35,7 @@
 //! that it stays in its place.
 
 use brolga::cranelift_codegen::ir::condcodes::IntCC;
-use brolga::cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
+use brolga::cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, Value, types};
 use wasmparser::FuncType;
 
 use crate::error::trap;
@@ -117,7 +117,8 @@ impl Fx<'_, '_, '_, '_> {
         match self.env.info.stack_pointer() {
             Some(global) => {
                 let cell = self.env.layout.globals[global as usize];
-                self.b.ins().load(types::I32, MemFlagsData::trusted(), self.vmctx, cell)
+                let flags = self.integer().with_notrap().with_aligned();
+                self.b.ins().load(types::I32, flags, self.vmctx, cell)
             }
             None => self.b.ins().iconst(types::I32, 0),
         }
@@ -189,11 +190,25 @@ impl Fx<'_, '_, '_, '_> {
         self.b.ins().load(types::I32, crate::function::ops::little(), address, offset)
     }
 
-    /// Store such a word.
+    /// Flags of accesses to integers that are no bits of floats: what forks and OpenMP keep.
+    pub(crate) fn integer(&mut self) -> MemFlagsData {
+        brolga_ir::lower::integer_flags(self.b.func).with_endianness(Endianness::Little)
+    }
+
+    /// The same of a word that is an integer and no bits of a float.
+    pub(crate) fn integer_word(&mut self, at: Value, offset: i32) -> Value {
+        let address = self.wide(at);
+        let address = self.b.ins().iadd(self.vmctx, address);
+        let flags = self.integer();
+        self.b.ins().load(types::I32, flags, address, offset)
+    }
+
+    /// Store such an integer.
     pub(crate) fn set_word(&mut self, value: Value, at: Value, offset: i32) {
         let address = self.wide(at);
         let address = self.b.ins().iadd(self.vmctx, address);
-        self.b.ins().store(crate::function::ops::little(), value, address, offset);
+        let flags = self.integer();
+        self.b.ins().store(flags, value, address, offset);
     }
 }
 

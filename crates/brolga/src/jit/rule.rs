@@ -48,6 +48,8 @@ pub(super) struct RuleData {
     pub(super) overwrites: Vec<bool>,
     /// Loops that were to be reversed from states.
     pub(super) loops: Vec<LoopOutcome>,
+    /// Why tasks of forks run one after the other.
+    pub(super) one_tape: Option<String>,
     pub(super) signature: Signature,
     pub(super) abi: Abi,
     pub(super) pool: Arc<Pool>,
@@ -348,6 +350,7 @@ impl DerivedRule {
             request: request.clone(),
             overwrites: d.overwrites,
             loops: d.loops,
+            one_tape: d.one_tape,
             pieces: d.pieces,
             numbers: d.numbers,
             guessed: d.guessed,
@@ -458,6 +461,22 @@ impl DerivedRule {
     pub fn loops_that_stay(&self) -> Vec<String> {
         let loops = self.0.loops.iter();
         loops.filter_map(|l| Some(format!("{} {}", self.0.place(l), l.driver.as_ref().err()?))).collect()
+    }
+
+    /// Why tasks of the program's forks run one after the other in the derivative, on one tape;
+    /// nothing if they run on threads, or if there are none.
+    ///
+    /// ```
+    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
+    /// # let mut program = brolga::Program::new();
+    /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
+    /// # let rule = DerivedRule::new(&program, &Request::new(square, [ArgSpec::ACTIVE]), &Options::default())?;
+    /// assert_eq!(rule.tasks_on_one_tape(), None); // it has no tasks
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn tasks_on_one_tape(&self) -> Option<&str> {
+        self.0.one_tape.as_deref()
     }
 
     /// Whether the shadow of an argument that was declared [`fresh`](crate::Promises::fresh) is
