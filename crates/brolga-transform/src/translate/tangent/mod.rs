@@ -34,6 +34,7 @@ use brolga_ir::inst::Arith;
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, types};
 
+use crate::batch::BY_NAME;
 use crate::translate::rules::fragments::is_computed;
 use crate::translate::rules::{memory, products};
 use crate::translate::stmt::Cx;
@@ -71,8 +72,7 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
         let z = cx.results()[0];
         if facts.is_active(z) && facts.options.taylor {
             let what = "a product with a guard (`x ≠ 0 ? x·y : 0`) has no Taylor coefficients";
-            let help = "ask for tangents of tangents instead, by name (`%f__tangent__tangent`), or for Hessians";
-            cx.problem(Diagnostic::new("AD0180", what).help(help));
+            cx.problem(Diagnostic::new("AD0180", what).help(BY_NAME));
         } else if facts.is_active(z) {
             let by = products::tangent(&mut cx, product);
             define(&mut cx, z, by);
