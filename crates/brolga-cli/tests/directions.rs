@@ -28,6 +28,42 @@ block0(v0: i64, v1: i64):
     return v4
 }
 
+function %quotient(f64, f64) -> f64 system_v {
+block0(v0: f64, v1: f64):
+    v2 = f64const 0.0
+    v3 = fcmp ne v0, v2
+    v4 = fdiv v0, v1
+    v5 = select v3, v4, v2
+    return v5
+}
+
+function %fourth(f64) -> f64 system_v {
+block0(v0: f64):
+    v1 = fmul v0, v0
+    v2 = fmul v1, v1
+    return v2
+}
+
+function %slope(f64, f64) -> f64 system_v {
+    fn0 = %fourth__gradient(f64, f64) -> f64, f64 system_v
+block0(v0: f64, v1: f64):
+    v2, v3 = call fn0(v0, v1)
+    return v3
+}
+
+function %saturated(f64) -> f64 system_v {
+    fn0 = %tanh(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = call fn0(v0)
+    return v1
+}
+
+function %along(f64, f64) -> f64 system_v {
+block0(v0: f64, v1: f64):
+    v2 = fmul v0, v1
+    return v2
+}
+
 function %power(f64, f64) -> f64 system_v {
     fn0 = %pow(f64, f64) -> f64 system_v
 block0(v0: f64, v1: f64):
@@ -96,11 +132,46 @@ fn the_hessian_of_a_power_at_its_jump() {
     }
 }
 
+/// A product with a guard has the coefficients of a product, also where the guard is zero, and a
+/// gradient that a program calls is made of such.
+#[test]
+fn coefficients_of_guarded_products() {
+    let file = TempFile::new(PROGRAM, "guarded.clif", FILE);
+    let ask = |call: &str, dirs: [&str; 2], order: &str| {
+        let args = ["--call", call, "--dir", dirs[0], "--dir", dirs[1], "--taylor", order, "--json"];
+        file.run("jvp", &args).expect(0).json()[0]["coefficients"].clone()
+    };
+    assert_eq!(ask("%guarded(2.0, 3.0)", ["0=1", "1=0.5"], "3"), serde_json::json!([[4.0], [0.5], [0.0]]));
+    assert_eq!(ask("%guarded(0.0, 3.0)", ["0=1", "1=0.5"], "3"), serde_json::json!([[3.0], [0.5], [0.0]]));
+    assert_eq!(ask("%guarded(0.0, 3.0)", ["0=1", "1=0.5"], "1"), serde_json::json!([[3.0]]));
+    // A zero that stays one is strong.
+    assert_eq!(ask("%guarded(0.0, inf)", ["0=0", "1=1"], "2"), serde_json::json!([[0.0], [0.0]]));
+    // (x + t)/(y + 2t) at (0, 2), where the guard is zero: t/2 - t²/2 + t³/2.
+    assert_eq!(ask("%quotient(0.0, 2.0)", ["0=1", "1=2"], "3"), serde_json::json!([[0.5], [-0.5], [0.5]]));
+    // The slope of x⁴ is 4x³.
+    assert_eq!(ask("%slope(2.0, 1.0)", ["0=1", "1=0"], "3"), serde_json::json!([[48.0], [24.0], [4.0]]));
+}
+
 /// Of what has no Taylor coefficients it is not said that there is no batch.
 #[test]
-fn no_coefficients_of_a_guarded_product() {
-    let file = TempFile::new(PROGRAM, "guarded.clif", FILE);
-    let call = ["--call", "%guarded(2.0, 3.0)", "--dir", "0=1", "--taylor", "2"];
+fn what_has_no_coefficients() {
+    let file = TempFile::new(PROGRAM, "foreign.clif", FILE);
+    let rules = TempFile::new(PROGRAM, "foreign.rules", "imported: tangent along(x, dx)\n");
+    let call = ["--rules", rules.path(), "--call", "%imports(2.0)", "--dir", "0=1", "--taylor", "2"];
     let done = file.run("jvp", &call).expect(1);
     done.says("AD0180").says("has no Taylor coefficients").says("%f__tangent__tangent");
+}
+
+/// Where the slope of `tanh` has no digits left, the rule that documents name has them.
+#[test]
+fn a_slope_of_tanh_with_all_digits() {
+    let file = TempFile::new(PROGRAM, "tanh.clif", FILE);
+    let rules = TempFile::new(PROGRAM, "tanh.rules", "tanh: x => z: 1/(cosh(x)*cosh(x))\n");
+    let slope = |args: &[&str]| {
+        let all = [&["--call", "%saturated(20.0)", "--json"], args].concat();
+        file.run("grad", &all).expect(0).json()[0]["gradient"][0].as_f64().expect("a number")
+    };
+    assert_eq!(slope(&[]), 0.0);
+    let exact = 20_f64.cosh().powi(-2);
+    assert!((slope(&["--rules", rules.path()]) - exact).abs() < 1e-14 * exact);
 }

@@ -60,6 +60,9 @@ pub use forward::{Candidate, Identity, Tangent, TangentOutcome};
 use inputs::{Leaf, data_values, final_node, float_lanes, from_lanes, lane_nodes};
 pub use subject::{Activity, BufferRef, Elem, Oracle, OracleArg};
 
+/// A number for each float of those arguments that take part.
+type ByArgument = Vec<Option<Vec<f64>>>;
+
 /// What a reverse run gives, in numbers of type `T`.
 #[derive(Clone, Debug)]
 pub struct Reverse<T> {
@@ -228,7 +231,7 @@ impl<'p> Oracle<'p> {
         let (r, rounding) = unsafe {
             self.reverse::<Dual>(func, args, seeds, |x, leaf| Dual { re: x, eps: Tangent::of(tangents, &leaf) })?
         };
-        let part = |f: fn(&Dual) -> f64, rounding: Vec<Option<Vec<f64>>>| {
+        let part = |f: fn(&Dual) -> f64, rounding: ByArgument| {
             let part = |v: &Vec<Dual>| v.iter().map(f).collect::<Vec<f64>>();
             Reverse {
                 values: r.values.clone(),
@@ -257,7 +260,7 @@ impl<'p> Oracle<'p> {
         args: &[OracleArg],
         seeds: &[DataValue],
         input: impl Fn(f64, Leaf) -> T,
-    ) -> Result<(Reverse<T>, Vec<Option<Vec<f64>>>), OracleError> {
+    ) -> Result<(Reverse<T>, ByArgument), OracleError> {
         let types = self.return_types(func);
         if types.len() != seeds.len() {
             let n = types.len();
