@@ -41,12 +41,26 @@ struct Tolerances {
 const DOUBLE: Tolerances = Tolerances {
     expected: compare::TOL_F64,
     tape: 1e-9,
-    differences: fd::Options { precision: f64::EPSILON, f32_inputs: false, noise: 0.0, size: 0.0, unit: 0.0 },
+    differences: fd::Options {
+        precision: f64::EPSILON,
+        f32_inputs: false,
+        noise: 0.0,
+        steps: 0.0,
+        size: 0.0,
+        unit: 0.0,
+    },
 };
 const SINGLE: Tolerances = Tolerances {
     expected: compare::TOL_F32,
     tape: 1e-4,
-    differences: fd::Options { precision: f32::EPSILON as f64, f32_inputs: false, noise: 0.0, size: 0.0, unit: 0.0 },
+    differences: fd::Options {
+        precision: f32::EPSILON as f64,
+        f32_inputs: false,
+        noise: 0.0,
+        steps: 0.0,
+        size: 0.0,
+        unit: 0.0,
+    },
 };
 
 /// A function, what is made of it, and which arguments are said to be `noalias`.

@@ -16,6 +16,7 @@ use brolga_driver::check::forward::{ForwardCheck, forward};
 use brolga_driver::check::round_trip::{STATES, round_trip};
 use brolga_driver::check::second::second;
 use brolga_driver::check::{Check, DotProduct, RowVerdict, Tolerances, check};
+use brolga_driver::inputs::Input;
 use brolga_driver::{File, compare};
 use brolga_oracle::fd::Verdict;
 use clap::Args;
@@ -216,6 +217,7 @@ fn check_second(file: &File, rules: &Rules<'_>, job: &Job<'_>, all: bool) -> Res
         None => "unknown (not finite)",
     };
     show(&format!("symmetry: u·Hv {forward:?}, v·Hu {reverse:?}: {symmetric}\n"));
+    show(&silences(found.rows.iter().map(|r| (&r.input, &*r.silent))));
     if let Some(error) = &found.oracle_error {
         show(&format!("the oracle could not run: {error}\n"));
     }
@@ -264,6 +266,20 @@ fn verdict(verdict: RowVerdict) -> &'static str {
     }
 }
 
+/// What says nothing of which inputs, and why.
+fn silences<'a>(rows: impl Iterator<Item = (&'a Input, &'a [String])>) -> String {
+    // The first of each kind: neighbouring inputs mostly share the reason.
+    let mut told: Vec<&str> = Vec::new();
+    let mut out = String::new();
+    for (input, silent) in rows {
+        for why in silent.iter().filter(|why| !told.contains(&why.as_str())) {
+            out += &format!("input {}: nothing is said by {why}\n", input.name());
+        }
+        told.extend(silent.iter().map(String::as_str));
+    }
+    out
+}
+
 fn notes(found: &Check, nofd: bool) -> String {
     let mut out = match &found.dot {
         Ok(dot) => {
@@ -276,14 +292,7 @@ fn notes(found: &Check, nofd: bool) -> String {
     if !kinks.is_empty() {
         out += &format!("this point is a kink of: {} (one-sided derivatives differ)\n", kinks.join(", "));
     }
-    // The first of each kind: neighbouring inputs mostly share the reason.
-    let mut told: Vec<&str> = Vec::new();
-    for row in &found.rows {
-        for why in row.silent.iter().filter(|why| !told.contains(&why.as_str())) {
-            out += &format!("input {}: nothing is said by {why}\n", row.input.name());
-        }
-        told.extend(row.silent.iter().map(String::as_str));
-    }
+    out += &silences(found.rows.iter().map(|r| (&r.input, &*r.silent)));
     if nofd {
         out += "the line says that finite differences mean nothing here\n";
     }

@@ -12,6 +12,7 @@
 //!
 //! **Cost.** That of [`brolga_driver::batch`] and of [`brolga_driver::jacobian`].
 
+use brolga::drivers::MOST_ORDER;
 use brolga::drivers::support::taylor_options;
 use brolga::{Error, Mode, Options};
 use brolga_driver::batch::{along_each, batch};
@@ -46,7 +47,7 @@ pub struct JvpArgs {
     pub directions: Directions,
     /// Taylor coefficients along the direction, of the orders 1 to this one (at most 10), in place
     /// of the tangent: derivatives of order k are k! times the coefficient.
-    #[arg(long, value_name = "ORDER", conflicts_with = "next")]
+    #[arg(long, value_name = "ORDER", conflicts_with = "next", value_parser = order, allow_negative_numbers = true)]
     pub taylor: Option<usize>,
     /// Print one JSON object per call.
     #[arg(long)]
@@ -66,7 +67,7 @@ pub struct JacobianArgs {
     #[command(flatten)]
     pub call: ForwardOptions,
     /// Arguments, counted from 0, whose buffers are outputs, too, as the function leaves them: 1,3.
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = number_of_argument)]
     pub outputs: Vec<usize>,
     /// Forward mode, one run for each input, or one forward pass with a pullback for each output.
     /// The default is forward mode where there are fewer inputs than outputs. The numbers are the
@@ -80,6 +81,15 @@ pub struct JacobianArgs {
     /// Print one JSON object per call.
     #[arg(long)]
     pub json: bool,
+}
+
+fn order(text: &str) -> Result<usize, String> {
+    let order = text.parse().ok().filter(|n| (1..=MOST_ORDER).contains(n));
+    order.ok_or_else(|| format!("an order is one of 1 to {MOST_ORDER}"))
+}
+
+fn number_of_argument(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "write numbers of arguments, counted from 0, as in `1,3`".to_owned())
 }
 
 /// How a Jacobian is computed.
@@ -118,10 +128,7 @@ pub fn jvp(args: &JvpArgs) -> Result<(), Failure> {
         let file = read(&args.input, &args.call.calls)?;
         let rules = Rules::new(&file);
         for job in jobs(&file, &CallOptions::from(&args.call))? {
-            let sets = &args.directions.sets;
-            let directions: Result<Vec<Direction>, _> =
-                sets.iter().map(|set| Direction::parse(&job.call, set)).collect();
-            let mut directions = directions?;
+            let mut directions = Direction::parse_all(&job.call, &args.directions.sets)?;
             let rule = |options: Options| rules.get(&job.call.request(), &options);
             let found = match args.taylor {
                 None => along_each(&job.call, &directions, |width| rule(forward_mode(&job, width))),

@@ -71,10 +71,8 @@ pub fn hvp(args: &HvpArgs) -> Result<(), Failure> {
     told(args.json, || {
         let file = read(&args.input, &args.call.forward.calls)?;
         for job in second_jobs(&file, &args.call)? {
-            let sets = &args.directions.sets;
-            let directions: Result<Vec<Direction>, _> =
-                sets.iter().map(|set| Direction::parse(&job.call, set)).collect();
-            let (directions, failed) = (directions?, |e| Failure::Run(job.name(), e));
+            let directions = Direction::parse_all(&job.call, &args.directions.sets)?;
+            let failed = |e| Failure::Run(job.name(), e);
             let options = job.options();
             let rule = rules(&file.program, &job.call, &options);
             let mut progress = Progress::new(format!("{}: products", job.name()));

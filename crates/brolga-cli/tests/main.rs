@@ -1,6 +1,7 @@
 //! The command line, and what documents show of it.
 
 mod cli;
+mod directions;
 mod docs;
 mod folder;
 mod forks;

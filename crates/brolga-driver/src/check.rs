@@ -281,7 +281,7 @@ impl<'a> Samples<'a> {
 
     fn options(&self, input: Input) -> fd::Options {
         let unit = if input.on_grid() { GRID } else { 0.0 };
-        fd::Options { precision: self.precision, f32_inputs: input.f32, noise: self.noise, size: 0.0, unit }
+        fd::Options { precision: self.precision, f32_inputs: input.f32, noise: self.noise, steps: 0.0, size: 0.0, unit }
     }
 
     /// What differences say of a double among singles, if the value does not depend on it by any:

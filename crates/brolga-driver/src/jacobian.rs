@@ -74,7 +74,7 @@ pub fn outputs(call: &Invocation, buffers: &[usize]) -> Result<Vec<Output>, Erro
             let help = match (constant, call.first_of_floats()) {
                 (true, _) => "; it is constant: let its activity be `duplicated`".to_owned(),
                 (false, Some(i)) => format!("; argument {i} is one"),
-                (false, None) => String::new(),
+                (false, None) => "; the call has none: leave `--outputs` out".to_owned(),
             };
             let message = format!("argument {arg} is no duplicated buffer of floats, so it cannot be an output{help}");
             return Err(Error::Usage(message));

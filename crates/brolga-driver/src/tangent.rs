@@ -59,7 +59,7 @@ impl Direction {
         let mut found = Self::zero(call);
         for text in entries {
             let mut c = Cursor::new(text);
-            let arg = c.count()?;
+            let arg = c.count().map_err(|e| e.help("an argument is named by its number, as in `0=1.0`"))?;
             c.expect("=")?;
             let literal = call::literal(&mut c)?;
             if !c.is_done() {
@@ -67,15 +67,28 @@ impl Direction {
             }
             let (i, fail) = (arg.node, |m: String| SyntaxError::new(text, arg.span.clone(), m));
             if i >= call.args.len() {
-                return Err(fail(format!("there is no argument {i}; arguments are counted from 0")));
+                let message = format!("there is no argument {i}; arguments are counted from 0");
+                return Err(fail(message).help(those_that_move(call)));
             }
             let owner = if let BoundArg::Same(j) = call.args[i] { j } else { i };
             if found.0[owner] != ArgTangent::Zero {
-                return Err(fail(format!("the tangent of argument {i} is given twice")));
+                let message = match owner == i {
+                    true => format!("the tangent of argument {i} is given twice"),
+                    false => format!("the tangent of argument {i} is that of argument {owner}, which is given, too"),
+                };
+                return Err(fail(message).help("give it once; `--next` begins another direction"));
             }
             found.0[owner] = along(call, text, owner, &literal, &fail)?;
         }
         Ok(found)
+    }
+
+    /// Read the entries of several directions. One without entries is along nothing.
+    ///
+    /// # Errors
+    /// As of [`Self::parse`].
+    pub fn parse_all(call: &Invocation, sets: &[Vec<String>]) -> ParseResult<Vec<Self>> {
+        sets.iter().map(|set| Self::parse(call, set)).collect()
     }
 
     /// The tangent of a float by value, if one is given.
@@ -135,14 +148,17 @@ fn along(
     fail: &dyn Fn(String) -> Box<SyntaxError>,
 ) -> ParseResult<ArgTangent> {
     match (&call.args[i], call.activity(i), literal) {
-        (_, ArgActivity::Const, _) => Err(fail(format!("argument {i} is const, so it has no tangent"))),
+        (_, ArgActivity::Const, _) => {
+            Err(fail(format!("argument {i} is const, so it has no tangent")).help(those_that_move(call)))
+        }
         (BoundArg::Value(_), _, Literal::Number(n)) => Ok(ArgTangent::Value(scalar(text, n, call.params[i])?)),
         (BoundArg::Value(_), _, Literal::List(list)) if call.params[i].is_vector() => {
             Ok(ArgTangent::Value(vector(text, list, call.params[i])?))
         }
         (BoundArg::Buffer { elem, data, .. }, _, Literal::List(list)) => {
             if !elem.is_float() {
-                return Err(fail(format!("the buffer of argument {i} holds no floats, so it has no tangent")));
+                let message = format!("the buffer of argument {i} holds no floats, so it has no tangent");
+                return Err(fail(message).help(those_that_move(call)));
             }
             let (_, bytes) = encode_list(text, list, Some(*elem))?;
             if bytes.len() != data.len() {
@@ -155,7 +171,25 @@ fn along(
         (BoundArg::Buffer { .. }, ..) => {
             Err(fail(format!("argument {i} is a buffer: its tangent is a list, such as `{i}=[1.0, 0.0]`")))
         }
-        _ => Err(fail(format!("a tangent of type {} is wanted for argument {i}", call.params[i]))),
+        _ => {
+            let message = format!("a tangent of type {} is wanted for argument {i}", call.params[i]);
+            Err(fail(message).help(format!("write one number, as in `{i}=1.0`")))
+        }
+    }
+}
+
+/// Which arguments have tangents, as help.
+fn those_that_move(call: &Invocation) -> String {
+    let moves = |i: &usize| match call.activity(*i) {
+        ArgActivity::Const => false,
+        ArgActivity::Active => true,
+        ArgActivity::Duplicated => call.buffer(*i).is_some_and(|b| b.1.is_float()),
+    };
+    let all: Vec<_> = (0..call.args.len()).filter(moves).map(|i| i.to_string()).collect();
+    match &all[..] {
+        [] => "no argument of this call has one".to_owned(),
+        [one] => format!("argument {one} has one"),
+        _ => format!("arguments {} have one", all.join(", ")),
     }
 }
 

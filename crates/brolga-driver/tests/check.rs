@@ -556,6 +556,56 @@ fn errors_of_the_primal_are_told() {
     assert!(found.rows[0].silent[0].contains("the primal fails"), "{found:?}");
 }
 
+/// Where `tanh` is near 1 its slope is made of what rounding has left of its value: gradients come
+/// in steps there, which look like no slope at all, and products have as few digits.
+#[test]
+fn slopes_of_what_saturates_come_in_steps() {
+    use brolga_driver::check::second::second;
+    let text = "\
+function %near(f64) -> f64 system_v {
+    fn0 = %tanh(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = fabs v0
+    v2 = f64const 0x1.8p2
+    v3 = fadd v1, v2
+    v4 = call fn0(v3)
+    return v4
+}
+function %scaled(f64) -> f64 system_v {
+    fn0 = %tanh(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = call fn0(v0)
+    v2 = f64const 0x1.0p33
+    v3 = fmul v1, v2
+    return v3
+}
+function %exponential(f64) -> f64 system_v {
+    fn0 = %expm1(f64) -> f64 system_v
+block0(v0: f64):
+    v1 = call fn0(v0)
+    v2 = f64const 0x1.0p33
+    v3 = fmul v1, v2
+    return v3
+}
+";
+    let asked = |call: &str| {
+        let at = Subject::of(text, call);
+        let options = Options::full();
+        let hessian = brolga_driver::second::rules(&at.file.program, &at.call, &options);
+        let rule = || derive(&at.file.program, &at.call.request(), &options);
+        let tolerances = Tolerances::of(&at.file.program, &at.call, None);
+        let found = second(&at.file.program, &at.call, &hessian, &rule, tolerances, true).expect("it runs");
+        assert!(found.complaints().is_empty(), "{call}: {found:?}");
+        found.rows[0].clone()
+    };
+    for call in ["%near(0.086)", "%near(3.0)", "%exponential(-20.1)", "%exponential(-40.0)"] {
+        assert_eq!(asked(call).verdict, RowVerdict::Ok, "{call}");
+    }
+    let few = asked("%scaled(15.1)");
+    assert_eq!(few.verdict, RowVerdict::Unknown, "{few:?}");
+    assert!(few.silent[0].contains("rounding of gradients is more") && few.silent[1].contains("few digits"), "{few:?}");
+}
+
 /// Second derivatives of one function beside gradients of another one, and of a root at zero.
 #[test]
 fn second_derivatives_are_checked_against_gradients_and_each_other() {

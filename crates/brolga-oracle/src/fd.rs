@@ -120,6 +120,9 @@ pub struct Options {
     /// What is known of the values' absolute error beside that: numbers that cancel on the way
     /// leave more than the result shows.
     pub noise: f64,
+    /// Noise that values at neighbouring points may not show: of values that come in steps, how far
+    /// from the function's they are; zero if nothing is known.
+    pub steps: f64,
     /// What inputs are multiples of; zero if they are any.
     pub unit: f64,
     /// The size of the numbers that steps along a line are added to, or 0 where the argument is the
@@ -129,7 +132,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { precision: f64::EPSILON, f32_inputs: false, noise: 0.0, size: 0.0, unit: 0.0 }
+        Options { precision: f64::EPSILON, f32_inputs: false, noise: 0.0, steps: 0.0, size: 0.0, unit: 0.0 }
     }
 }
 
@@ -294,7 +297,7 @@ impl<F: FnMut(f64) -> f64> Samples<F> {
         }
         let [central, left, right] =
             [(0, 4.0), (1, 2.0), (2, 2.0)].map(|(i, base)| extrapolate(&found[i], ladder, base));
-        let known = self.options.noise.max(self.options.precision * self.f0.abs());
+        let known = self.options.noise.max(self.options.steps).max(self.options.precision * self.f0.abs());
         let said = verdict(central, left, right, &self.options);
         // Where roundings are known, what is more than they and the slope make of neighbouring
         // points are jumps.
@@ -326,7 +329,16 @@ pub fn derivative<E>(mut f: impl FnMut(f64) -> Result<f64, E>, t: f64, options: 
     let least = if options.precision > 1e-12 { 0.5 } else { 1e-3 };
     let size = options.size * least;
     let mut at_scale = |scale| {
-        Samples { f: &mut f, t, f0, options: *options, scale, noise: options.noise, undefined: false }.verdict()
+        Samples {
+            f: &mut f,
+            t,
+            f0,
+            options: *options,
+            scale,
+            noise: options.noise.max(options.steps),
+            undefined: false,
+        }
+        .verdict()
     };
     match at_scale(t.abs().max(least).max(size)) {
         // A small argument may be all the room that there is.

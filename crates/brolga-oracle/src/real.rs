@@ -33,6 +33,11 @@ pub trait Real:
     /// The number without its derivative.
     fn primal(self) -> f64;
 
+    /// Its derivative along the direction, if it has one.
+    fn tangent(self) -> f64 {
+        0.0
+    }
+
     /// `value`, varying `slope` times as fast as `self`.
     fn chain(self, value: f64, slope: f64) -> Self;
 
@@ -134,6 +139,9 @@ impl Real for Dual {
     }
     fn primal(self) -> f64 {
         self.re
+    }
+    fn tangent(self) -> f64 {
+        self.eps
     }
     fn chain(self, value: f64, slope: f64) -> Self {
         Dual { re: value, eps: f64::strong_mul(self.eps, slope) }

@@ -14,8 +14,8 @@
 //! Operands are recorded before results, so the order of creation is a topological order, and
 //! [`Tape::backward`] is one loop from the last node to the first, in which each node passes
 //! `grad · slope` on to each operand with `+=`. With dual numbers as slopes the same loop gives
-//! second derivatives. [`Tape::rounding`] repeats it with changed terms, to see how far roundings
-//! reach.
+//! second derivatives. [`Tape::rounding`] repeats it with changed terms and slopes, to see how far
+//! roundings reach.
 //!
 //! **Invariant.**
 //!
@@ -68,6 +68,8 @@ pub struct Tape<T = f64> {
     rooted: Vec<NodeId>,
     /// Nodes whose values come in steps of so many last places, since digits were cut off.
     steps: HashMap<NodeId, f64>,
+    /// Nodes whose slope a program computes from their rounded value, and how far off it is.
+    rough: HashMap<NodeId, T>,
 }
 
 impl<T> Default for Tape<T> {
@@ -78,6 +80,7 @@ impl<T> Default for Tape<T> {
             untracked: HashMap::new(),
             rooted: Vec::new(),
             steps: HashMap::new(),
+            rough: HashMap::new(),
         }
     }
 }
@@ -134,28 +137,41 @@ impl<T: Real> Tape<T> {
         order: impl IntoIterator<Item = NodeId>,
         seeds: &[(NodeId, T)],
     ) -> Result<SecondaryMap<NodeId, T>, InstSite> {
-        self.sweep(order, seeds, |term| term)
+        self.sweep(order, seeds, |_, _, term| term)
     }
 
     /// How far rounding may leave each cotangent from what it should be: terms are changed by some
     /// units in the last place, each in a way of its own, and so much does that change the sums
     /// (Monte Carlo arithmetic). Terms that cancel are seen so, also where each of them is small in
-    /// the end, or all of it is contracted further on.
-    pub fn rounding(&self, seeds: &[(NodeId, T)], exact: &SecondaryMap<NodeId, T>) -> SecondaryMap<NodeId, f64> {
-        let mut off = SecondaryMap::with_default(0.0);
+    /// the end, or all of it is contracted further on. Slopes that a program has from rounded
+    /// values alone are changed by what it cannot know of them.
+    ///
+    /// Of each cotangent there are two numbers: of itself, and of its derivative along the
+    /// direction.
+    pub fn rounding(&self, seeds: &[(NodeId, T)], exact: &SecondaryMap<NodeId, T>) -> SecondaryMap<NodeId, [f64; 2]> {
+        let mut off = SecondaryMap::with_default([0.0; 2]);
         off.resize(self.nodes.len());
         for run in 1..=SHAKES {
             let mut state = run;
-            let shaken = self.sweep(self.nodes.keys().rev(), seeds, |term| {
-                // A linear congruential generator; its upper bits are a number from -1 to 1.
+            // A linear congruential generator; its upper bits are a number from -1 to 1.
+            let mut noise = || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                term * T::constant(1.0 + (state as i64 as f64) / i64::MAX as f64 * SHAKEN)
+                (state as i64 as f64) / i64::MAX as f64
+            };
+            let shaken = self.sweep(self.nodes.keys().rev(), seeds, |n, g, term| {
+                let term = term * T::constant(1.0 + noise() * SHAKEN);
+                match self.rough.get(&n) {
+                    Some(&by) => term + T::strong_mul(g, by) * T::constant(1.0_f64.copysign(noise())),
+                    None => term,
+                }
             });
             let Ok(shaken) = shaken else { continue };
             for n in self.nodes.keys() {
-                let by = (shaken[n].primal() - exact[n].primal()).abs();
-                if by.is_finite() {
-                    off[n] = by.max(off[n]);
+                let by = shaken[n] - exact[n];
+                for (off, by) in off[n].iter_mut().zip([by.primal(), by.tangent()]) {
+                    if by.is_finite() {
+                        *off = by.abs().max(*off);
+                    }
                 }
             }
         }
@@ -172,12 +188,13 @@ impl<T: Real> Tape<T> {
         terms.filter(|t| t.is_finite()).map(|t| t * t).sum::<f64>().sqrt()
     }
 
-    /// [`Tape::backward_in`], with something done to each term.
+    /// [`Tape::backward_in`], with something done to each term: it is that of a node, whose
+    /// cotangent is given, too.
     fn sweep(
         &self,
         order: impl IntoIterator<Item = NodeId>,
         seeds: &[(NodeId, T)],
-        mut term: impl FnMut(T) -> T,
+        mut term: impl FnMut(NodeId, T, T) -> T,
     ) -> Result<SecondaryMap<NodeId, T>, InstSite> {
         let zero = T::constant(0.0);
         let mut grad = SecondaryMap::with_default(zero);
@@ -196,7 +213,7 @@ impl<T: Real> Tape<T> {
             }
             for &(p, slope) in self.prev(n) {
                 if !(under.contains(n) && turns_back(g.primal(), slope.primal())) {
-                    grad[p] = grad[p] + term(T::strong_mul(g, slope));
+                    grad[p] = grad[p] + term(n, g, T::strong_mul(g, slope));
                 }
             }
         }
@@ -269,6 +286,10 @@ impl<T: Real> Domain for Tape<T> {
 
     fn steps(&mut self, node: NodeId, last_places: f64) {
         self.steps.insert(node, last_places);
+    }
+
+    fn rough(&mut self, node: NodeId, by: T) {
+        self.rough.insert(node, by);
     }
 
     fn untracked(&mut self, value: f64, origin: InstSite) -> NodeId {

@@ -129,8 +129,14 @@ fn what_larger_steps_say_is_checked_by_smaller_ones() {
     let knows = Options { noise: 1e4, ..Options::default() };
     let lost = derivative(|x| Ok::<_, OracleError>((x + 1e20 * x) - 1e20 * x), 1.0, &knows);
     assert_eq!(lost, Verdict::Unreliable(FdFailure::Noise));
-    let single =
-        Options { precision: f32::EPSILON.into(), f32_inputs: true, noise: f64::MIN_POSITIVE, size: 0.0, unit: 0.0 };
+    let single = Options {
+        precision: f32::EPSILON.into(),
+        f32_inputs: true,
+        noise: f64::MIN_POSITIVE,
+        steps: 0.0,
+        size: 0.0,
+        unit: 0.0,
+    };
     let ceil = |x: f64| Ok::<_, OracleError>(f64::from((x as f32).ceil()));
     assert_eq!(derivative(ceil, 1088.0, &single), Verdict::Unreliable(FdFailure::NoLimit));
     assert!(derivative(ceil, 1088.5, &single).accepts(0.0, 1e-6));

@@ -236,7 +236,8 @@ fn elementary(m: &mut Rules) {
     def!(m, "exp", x => z: times(z));
     def!(m, "exp2", x => z: times(z * LN_2).bounded());
     def!(m, "exp10", x => z: times(z * LN_10));
-    def!(m, "expm1", x => z: times(z + 1.0).bounded());
+    // z + 1 has no digits left where z is near -1.
+    def!(m, "expm1", x => z: times(exp(x)).bounded());
     def!(m, "log", x => z: over(x));
     def!(m, "log2", x => z: over(x * LN_2));
     def!(m, "log10", x => z: over(x * LN_10));
@@ -261,9 +262,11 @@ fn power_less_one(x: &E, p: &E) -> E {
 }
 
 /// The same for an exponent that may vary: what it is at `p = 0`, `p·z/x` for the power `z`, has
-/// the slopes in `p` that it has there.
+/// the slopes in `p` that it has there. At `x = 0` that is a guarded quotient: zero, with an
+/// infinite slope in `p`, as the other partial has in `x`.
 fn slope_of_power(x: &E, p: &E, z: &E) -> E {
-    let at_zero = (x.eq(0.0) | x.is_nan()).select(0.0, p * z / x);
+    let at_pole = p.eq(0.0).select(0.0, p / x);
+    let at_zero = (x.eq(0.0) | x.is_nan()).select(at_pole, p * z / x);
     p.eq(0.0).select(at_zero, p * pow(x, p - 1.0))
 }
 

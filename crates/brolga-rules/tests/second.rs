@@ -8,7 +8,7 @@
 //! `docs/KINKS.md` says of second derivatives.
 
 use brolga_rules::check::{Slope, Width, measure};
-use brolga_rules::{E, ExprRow, MathKind, Node, Partial, math_rule};
+use brolga_rules::{Cond, E, ExprRow, MathKind, Node, Partial, math_rule};
 
 use crate::functions::{base_name, points, rows};
 use crate::subjects::Foreign;
@@ -62,8 +62,20 @@ fn derived(e: &E, operands: &[Dual], results: &[Dual]) -> Dual {
             (z, terms.sum())
         }
         Node::Call(_) => unreachable!("rows of the table call functions of C"),
+        // A guarded product or quotient is bilinear, also where its first factor is zero.
+        Node::Select(c, a, b) if guards(c, a, b) && c.eval(&plain(operands), &plain(results)) => match b.node() {
+            Node::Mul(a, b) => (0.0, strong(of(a).1, of(b).0)),
+            Node::Div(a, b) => (0.0, strong(of(a).1, 1.0 / of(b).0)),
+            _ => unreachable!("it guards one of these"),
+        },
         Node::Select(c, a, b) => of(if c.eval(&plain(operands), &plain(results)) { a } else { b }),
     }
+}
+
+/// Whether `c ? zero : other` is `x = 0 ? 0 : x·y`, or the same with a quotient.
+fn guards(c: &Cond, zero: &E, other: &E) -> bool {
+    let (Node::Mul(x, _) | Node::Div(x, _)) = other.node() else { return false };
+    *c == x.eq(0.0) && matches!(zero.node(), Node::Const(0.0))
 }
 
 /// A tangent times a partial.
@@ -150,10 +162,12 @@ fn slopes_of_partials_agree_with_differences() {
 
 /// Whether a row has another slope of a partial at an edge than its function: that of a power at
 /// exponent 0 is 1/x in the exponent, in whichever order. Third derivatives ask for more: it is the
-/// power over x, so that it has the slope of the power.
+/// power over x, so that it has the slope of the power. At base 0 it is the pole of 1/x.
 pub(crate) fn differs_at_an_edge(symbol: &str, row: &ExprRow) -> bool {
     let slope = |o: usize, along: usize, z: f64| slopes(row, row.partial(0, o), &[2.0, 0.0], &[z])[along];
-    symbol == "pow" && (slope(0, 1, 1.0) != 0.5 || slope(1, 0, 1.0) != 0.5 || slope(0, 1, 3.0) != 1.5)
+    let pole = |zero: f64| slopes(row, row.partial(0, 0), &[zero, 0.0], &[1.0]);
+    let poles = || pole(0.0) == [0.0, f64::INFINITY] && pole(-0.0) == [0.0, f64::NEG_INFINITY];
+    symbol == "pow" && (slope(0, 1, 1.0) != 0.5 || slope(1, 0, 1.0) != 0.5 || slope(0, 1, 3.0) != 1.5 || !poles())
 }
 
 /// Closed forms where two slopes meet an edge.

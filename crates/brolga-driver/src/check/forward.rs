@@ -113,6 +113,7 @@ fn along_the_line(
         objective(rule, &call)
     };
     let f32_inputs = inputs.iter().any(|i| i.f32);
-    let options = fd::Options { precision: tolerances.precision, f32_inputs, noise, size: size(&inputs), unit: 0.0 };
+    let options =
+        fd::Options { precision: tolerances.precision, f32_inputs, noise, steps: 0.0, size: size(&inputs), unit: 0.0 };
     Ok(fd::derivative(at, 0.0, &options))
 }

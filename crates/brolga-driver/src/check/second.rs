@@ -6,7 +6,7 @@
 //! **Answer.** One product `H v` with a random direction v is compared, entry by entry. A second
 //! direction u gives `u·(H v) = v·(H u)`. The gradient that comes beside a product is compared with
 //! the one that comes alone. What roundings of the inputs move in the oracle's product, or the tape
-//! loses where terms cancel, is no difference: there nothing is said.
+//! loses where terms cancel or functions saturate, is no difference: there nothing is said.
 //!
 //! **Cost.** Two products, a gradient, and one run of the oracle; two more runs of that where a
 //! product and the oracle, or the two sides of the symmetry, differ. Differences take gradients
@@ -16,7 +16,7 @@ use std::cell::LazyCell;
 use std::collections::HashMap;
 
 use brolga::{DerivedRule, Error, Program};
-use brolga_oracle::fd::{self, Verdict};
+use brolga_oracle::fd::{self, FdFailure, Verdict};
 use brolga_oracle::{Oracle, OracleError, Reverse};
 
 use super::{DotProduct, FreshRule, RowVerdict, Tolerances, close, conclude, is_limit, terms_of};
@@ -35,6 +35,9 @@ pub const SYMMETRY: f64 = 1e-13;
 /// nothing to say.
 const ROUNDINGS: f64 = 16.0;
 
+/// As many roundings of a number are nothing to speak of.
+const FEW: f64 = 1024.0;
+
 /// What is said about one entry of a product.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProductRow {
@@ -48,6 +51,8 @@ pub struct ProductRow {
     pub oracle: Option<f64>,
     /// The conclusion.
     pub verdict: RowVerdict,
+    /// Why differences, or the oracle, say nothing of it.
+    pub silent: Vec<String>,
 }
 
 /// What was found out about second derivatives.
@@ -111,28 +116,44 @@ pub fn second(
         Ok([flat(&found.products, &inputs), flat(&found.first.gradient, &inputs)])
     };
     let ([hv, beside], [hu, _]) = (product(&v)?, product(&u)?);
-    let oracle = on_oracle(program, call, &inputs, &v).map(|[_, along]| along);
-    let digits = LazyCell::new(|| last_digits(program, call, &inputs, &v, oracle.as_deref().unwrap_or_default()));
+    let oracle = along_by_oracle(program, call, &inputs, &v);
+    let known = oracle.as_ref().ok();
+    let digits = LazyCell::new(|| {
+        let moved = last_digits(program, call, &inputs, &v, known.map(|o| &*o.along).unwrap_or_default());
+        let lost = |i: usize| known.map_or(0.0, |o| super::LOST * o.lost[1][i]);
+        moved.iter().enumerate().map(|(i, moved)| f64::max(ROUNDINGS * moved, lost(i))).collect::<Vec<_>>()
+    });
     let mut gradients = Gradients::new(program, call, &inputs, &v, rule)?;
     let mut rows = Vec::new();
     for (i, input) in inputs.iter().enumerate().filter(|(_, i)| !i.is_other()) {
-        let f32_inputs = inputs.iter().any(|i| i.f32);
-        let options =
-            fd::Options { precision: tolerances.precision, f32_inputs, noise: 0.0, size: size(&inputs), unit: 0.0 };
+        let mut silent = Vec::new();
+        let steps = known.map_or(0.0, |o| o.steps(i, tolerances.precision));
+        let options = fd::Options {
+            precision: tolerances.precision,
+            f32_inputs: inputs.iter().any(|i| i.f32),
+            noise: 0.0,
+            steps,
+            size: size(&inputs),
+            unit: 0.0,
+        };
         let difference = differences.then(|| fd::derivative(|t| gradients.entry(i, t), 0.0, &options));
-        let says = oracle.as_ref().ok().map(|o| o[i]).filter(|&o| !is_limit(&inputs, hv[i], o));
+        if let Some(Verdict::Unreliable(why)) = difference {
+            silent.push(format!("differences of gradients: {}", of_gradients(why)));
+        }
+        let says = known.map(|o| o.along[i]).filter(|&o| !is_limit(&inputs, hv[i], o));
         // Where the first derivative has a pole there is no second one.
         let verdict = match hv[i].is_finite() || says.is_some_and(f64::is_finite) && gradients.is_finite(i) {
             true => conclude(hv[i], difference, says, tolerances),
             false => RowVerdict::Unknown,
         };
         let far = says.map_or(0.0, |t| (hv[i] - t).abs());
-        let verdict = if verdict == RowVerdict::NotTheTape && far <= ROUNDINGS * digits[i] {
+        let verdict = if verdict == RowVerdict::NotTheTape && far <= digits[i] {
+            silent.push(format!("the oracle: roundings leave few digits, and it may be off by {:.0e}", digits[i]));
             RowVerdict::Unknown
         } else {
             verdict
         };
-        rows.push(ProductRow { input: *input, product: hv[i], difference, oracle: says, verdict });
+        rows.push(ProductRow { input: *input, product: hv[i], difference, oracle: says, verdict, silent });
     }
     let pair = |a: &[f64], b: &[f64]| terms_of(&a.iter().copied().zip(b.iter().copied()).collect::<Vec<_>>());
     let ((forward, size), (reverse, other)) = (pair(&u, &hv), pair(&v, &hu));
@@ -140,11 +161,21 @@ pub fn second(
     let near = if single { tolerances.tape } else { SYMMETRY } * (1.0 + size.max(other));
     let finite = forward.is_finite() && reverse.is_finite();
     let apart = (forward - reverse).abs();
-    let rounded = || ROUNDINGS * digits.iter().zip(&u).map(|(d, u)| (d * u).abs()).sum::<f64>();
+    let rounded = || digits.iter().zip(&u).map(|(d, u)| (d * u).abs()).sum::<f64>();
     let symmetric = finite.then(|| apart <= near || apart <= rounded());
     let symmetry = DotProduct { forward, reverse, holds: symmetric == Some(true) };
     let gradients = apart_from(&beside, &gradients.at(0.0)?, program, call, &inputs, tolerances);
     Ok(SecondOrderCheck { rows, oracle_error: oracle.err(), symmetry, symmetric, gradients })
+}
+
+/// Why differences of gradients say nothing, as a part of a sentence.
+fn of_gradients(why: FdFailure) -> &'static str {
+    match why {
+        FdFailure::NotFinite => "the gradient at this point is not finite",
+        FdFailure::Undefined => "there is no finite gradient in a step's distance",
+        FdFailure::Noise => "rounding of gradients is more than what steps change",
+        FdFailure::Coarse | FdFailure::NoLimit => why.text(),
+    }
 }
 
 /// Entries of the gradient beside a product that are not those of the gradient alone, by more than
@@ -247,6 +278,27 @@ pub fn on_oracle(
     inputs: &[Input],
     v: &[f64],
 ) -> Result<[Vec<f64>; 2], OracleError> {
+    along_by_oracle(program, call, inputs, v).map(|found| [found.gradient, found.along])
+}
+
+/// What the oracle of the primal says, one entry for each input.
+struct ByOracle {
+    gradient: Vec<f64>,
+    along: Vec<f64>,
+    /// How far either may be off by rounding alone.
+    lost: [Vec<f64>; 2],
+}
+
+impl ByOracle {
+    /// The noise of an entry of gradients, where it is more than a few roundings of the entry:
+    /// gradients are no more exact than that, whatever neighbours of them look like.
+    fn steps(&self, i: usize, precision: f64) -> f64 {
+        let lost = self.lost[0][i];
+        if lost > FEW * precision * self.gradient[i].abs() { lost } else { 0.0 }
+    }
+}
+
+fn along_by_oracle(program: &Program, call: &Invocation, inputs: &[Input], v: &[f64]) -> Result<ByOracle, OracleError> {
     let hidden = call.hidden();
     let tangents = oracle_tangents(call, inputs, v);
     let memory = Memory::new(call).map_err(|e| OracleError::NotBegun(e.to_string()))?;
@@ -261,5 +313,10 @@ pub fn on_oracle(
         };
         inputs.iter().map(entry).collect()
     };
-    Ok([entries(&found.gradient), entries(&found.along)])
+    let lost = |r: &Reverse<f64>| {
+        let entry = |i: &Input| r.rounding[hidden + i.arg].as_ref().map_or(0.0, |l| l[i.index.unwrap_or(0)]);
+        inputs.iter().map(entry).collect()
+    };
+    let lost = [lost(&found.gradient), lost(&found.along)];
+    Ok(ByOracle { gradient: entries(&found.gradient), along: entries(&found.along), lost })
 }

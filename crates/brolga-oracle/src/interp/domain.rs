@@ -74,6 +74,10 @@ pub trait Domain {
     /// The value of the node comes in steps of so many of its last places: digits were cut off.
     fn steps(&mut self, _node: NodeId, _last_places: f64) {}
 
+    /// What a program can know of the node's slope in its one operand is off by about so much: it
+    /// has only the rounded value to compute it from.
+    fn rough(&mut self, _node: NodeId, _by: Self::Num) {}
+
     /// A float whose bits were computed at `origin` from those of active floats by means that are
     /// not followed. It is no error unless a derivative goes through it.
     fn untracked(&mut self, value: f64, origin: InstSite) -> NodeId;

@@ -150,6 +150,12 @@ impl<D: Domain> Machine<'_, D> {
         if math == Math::Fma {
             self.note_sum(&found, &args[2], width, 0);
         }
+        if let (FloatOrigin::Node(node), FloatOrigin::Node(x)) =
+            (found.prov.float(0, width), args[0].prov.float(0, width))
+            && let Some(by) = libm::roughness(math, self.domain.value(x), width)
+        {
+            self.domain.rough(node, by);
+        }
         found
     }
 

@@ -137,6 +137,21 @@ impl Math {
     }
 }
 
+/// How far off a slope is that is computed from the value of the function alone, by `1 - z²` and
+/// its like: where the function saturates, most digits of the slope are lost in the value's last
+/// ones. `None` where slopes are as exact as values.
+pub(super) fn roughness<R: Real>(math: Math, x: R, width: u8) -> Option<R> {
+    let eps = if width == 4 { f64::from(f32::EPSILON) } else { f64::EPSILON };
+    match math {
+        // The value may be two units off, which count twice.
+        Math::Tanh => {
+            let off = 4.0 * eps * x.primal().tanh().powi(2);
+            Some(x.chain(off, 2.0 * off))
+        }
+        _ => None,
+    }
+}
+
 /// ∂ value / ∂ `x[i]`; `v` is the value.
 pub(super) fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
     let c = R::constant;
@@ -242,13 +257,12 @@ fn pow<R: Real>(x: R, y: R) -> [Option<R>; 3] {
     // x^(y-1) as a function of both.
     let power = |e: f64| p.powf(e);
     let dx = if q == 0.0 {
-        // Also for x = 0 and x = NaN, since pow(x, 0) is 1 for every x. Along y it varies as 1/x;
-        // at x = 0 there is a jump, and below there are powers for whole exponents only.
+        // Also for x = 0 and x = NaN, since pow(x, 0) is 1 for every x. Along y it varies as 1/x,
+        // which has a pole at x = 0; below there are powers for whole exponents only.
         y.chain(
             0.0,
             match p {
-                0.0 => 0.0,
-                _ if p > 0.0 => 1.0 / p,
+                _ if p >= 0.0 => 1.0 / p,
                 _ => f64::NAN,
             },
         )

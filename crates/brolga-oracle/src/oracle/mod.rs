@@ -60,6 +60,9 @@ pub use forward::{Candidate, Identity, Tangent, TangentOutcome};
 use inputs::{Leaf, data_values, final_node, float_lanes, from_lanes, lane_nodes};
 pub use subject::{Activity, BufferRef, Elem, Oracle, OracleArg};
 
+/// A number for each float of those arguments that take part.
+type ByArgument = Vec<Option<Vec<f64>>>;
+
 /// What a reverse run gives, in numbers of type `T`.
 #[derive(Clone, Debug)]
 pub struct Reverse<T> {
@@ -204,7 +207,7 @@ impl<'p> Oracle<'p> {
         seeds: &[DataValue],
     ) -> Result<OracleOutcome, OracleError> {
         // SAFETY: promised by the caller.
-        let reverse = unsafe { self.reverse::<f64>(func, args, seeds, |x, _| x)? };
+        let (reverse, _) = unsafe { self.reverse::<f64>(func, args, seeds, |x, _| x)? };
         let types = self.param_types(func, args.len())?;
         let lanes = reverse.arg_lanes.iter().zip(&types);
         let arg_cotangents = lanes.map(|(l, &ty)| Some(from_lanes(l.as_ref()?, ty))).collect();
@@ -225,10 +228,10 @@ impl<'p> Oracle<'p> {
         seeds: &[DataValue],
     ) -> Result<HessianOutcome, OracleError> {
         // SAFETY: promised by the caller.
-        let r = unsafe {
+        let (r, rounding) = unsafe {
             self.reverse::<Dual>(func, args, seeds, |x, leaf| Dual { re: x, eps: Tangent::of(tangents, &leaf) })?
         };
-        let part = |f: fn(&Dual) -> f64| {
+        let part = |f: fn(&Dual) -> f64, rounding: ByArgument| {
             let part = |v: &Vec<Dual>| v.iter().map(f).collect::<Vec<f64>>();
             Reverse {
                 values: r.values.clone(),
@@ -238,7 +241,7 @@ impl<'p> Oracle<'p> {
                 nodes: r.nodes,
                 edges: r.edges,
                 tape_bytes: r.tape_bytes,
-                rounding: r.rounding.clone(),
+                rounding,
                 noise: r.noise,
                 steps: r.steps,
                 span: r.span,
@@ -246,17 +249,18 @@ impl<'p> Oracle<'p> {
                 stray: r.stray.clone(),
             }
         };
-        Ok(HessianOutcome { gradient: part(|d| d.re), along: part(|d| d.eps) })
+        Ok(HessianOutcome { gradient: part(|d| d.re, r.rounding.clone()), along: part(|d| d.eps, rounding) })
     }
 
-    /// Reverse mode with slopes of type `T`.
+    /// Reverse mode with slopes of type `T`, and how far derivatives of cotangents may be off by
+    /// rounding alone.
     unsafe fn reverse<T: Real>(
         &self,
         func: FuncKey,
         args: &[OracleArg],
         seeds: &[DataValue],
         input: impl Fn(f64, Leaf) -> T,
-    ) -> Result<Reverse<T>, OracleError> {
+    ) -> Result<(Reverse<T>, ByArgument), OracleError> {
         let types = self.return_types(func);
         if types.len() != seeds.len() {
             let n = types.len();
@@ -293,14 +297,17 @@ impl<'p> Oracle<'p> {
         let grad: SecondaryMap<NodeId, T> =
             m.domain.backward(&roots).map_err(|site| OracleError::Untracked { at: Place::new(self.program, site) })?;
         let off = m.domain.rounding(&roots, &grad);
-        let lanes = inputs.lanes.iter().map(|l| l.as_ref().map(|l| l.iter().map(|&n| off[n]).collect()));
-        let cells =
-            inputs.buffers.iter().map(|b| Some(b.as_ref()?.iter().map(|&c| off[inputs.cells[c].leaf]).collect()));
-        let rounding = lanes.zip(cells).map(|(lanes, cells): (Option<Vec<f64>>, _)| lanes.or(cells)).collect();
+        let rounding = |k: usize| {
+            let lanes = inputs.lanes.iter().map(|l| l.as_ref().map(|l| l.iter().map(|&n| off[n][k]).collect()));
+            let cell = |&c: &usize| off[inputs.cells[c].leaf][k];
+            let cells = inputs.buffers.iter().map(|b| Some(b.as_ref()?.iter().map(cell).collect()));
+            lanes.zip(cells).map(|(lanes, cells): (Option<Vec<f64>>, _)| lanes.or(cells)).collect::<Vec<_>>()
+        };
+        let (rounding, of_tangents) = (rounding(0), rounding(1));
         let of_cells = |b: &Vec<usize>| b.iter().map(|&c| grad[inputs.cells[c].leaf]).collect::<Vec<T>>();
         let mut shadows: Vec<Option<Vec<T>>> = inputs.buffers.iter().map(|b| b.as_ref().map(of_cells)).collect();
         let extra_shadows = shadows.split_off(args.len()).into_iter().map(Option::unwrap_or_default).collect();
-        Ok(Reverse {
+        let reverse = Reverse {
             values: data_values(&results, &types),
             arg_lanes: inputs.lanes.iter().map(|l| l.as_ref().map(|l| l.iter().map(|&n| grad[n]).collect())).collect(),
             shadows,
@@ -314,7 +321,8 @@ impl<'p> Oracle<'p> {
             span: m.span(),
             nan_sign: m.nan_sign,
             stray: self.stray(&m),
-        })
+        };
+        Ok((reverse, of_tangents))
     }
 }
 

@@ -32,7 +32,7 @@
 use brolga_ir::block::{CfgBlock, CfgBlocks, Fragment, Ids, Target, Term};
 use brolga_ir::inst::{AdInst, AdOp, Args, Arith, ClearQuery, Defs, Shape, Val};
 use brolga_ir::map::{HashMap, HashSet, Table};
-use brolga_ir::{BlockId, Diagnostic, Diagnostics};
+use brolga_ir::{BlockId, Diagnostic, Diagnostics, Options};
 use cranelift_codegen::ir::{self, AbiParam, Signature, Type};
 use cranelift_entity::SecondaryMap;
 
@@ -50,14 +50,22 @@ use parts::{WideValue, chunks};
 /// What to do instead.
 pub(crate) const ONE_BY_ONE: &str = "derive it for one direction (`Options::width` 1), and run it once for each";
 
-/// Why there is no batch.
-pub(crate) fn no_batch(what: &str) -> Diagnostic {
-    Diagnostic::new("AD0180", format!("{what} has no batch of derivatives")).help(ONE_BY_ONE)
+/// What to do where there are no Taylor coefficients.
+pub(crate) const BY_NAME: &str =
+    "ask for tangents of tangents instead, by name (`%f__tangent__tangent`), or for Hessians";
+
+/// Why there is no batch, or, if they were asked for, why there are no Taylor coefficients.
+pub(crate) fn no_batch(options: &Options, what: &str) -> Diagnostic {
+    let (kind, help) = match options.taylor {
+        true => ("Taylor coefficients", BY_NAME),
+        false => ("batch of derivatives", ONE_BY_ONE),
+    };
+    Diagnostic::new("AD0180", format!("{what} has no {kind}")).help(help)
 }
 
 /// Why there is no batch of a function.
 pub(crate) fn refused(facts: &Facts<'_>, what: &str) -> Diagnostics {
-    no_batch(what).in_func(&facts.program.funcs[facts.variant.func].symbol).into()
+    no_batch(facts.options, what).in_func(&facts.program.funcs[facts.variant.func].symbol).into()
 }
 
 /// Shapes of cotangents.
@@ -108,7 +116,7 @@ pub(crate) fn widen(
         made[i] = Some(w.block(block, first, narrow.1, &params));
     }
     if let Some((at, what)) = w.unfit {
-        return Err(at.map_or_else(|| refused(facts, what), |at| facts.at(at, no_batch(what)).into()));
+        return Err(at.map_or_else(|| refused(facts, what), |at| facts.at(at, no_batch(facts.options, what)).into()));
     }
     // What nothing leads to has no names that anything would read.
     let blocks = made.into_iter().flatten().map(|b| (b.id, b)).collect();

@@ -15,7 +15,8 @@
 //! where g is a series of its own: that of the row's expression, by the rules for sums, products
 //! and quotients, and for a function that it calls by that function's row. Coefficients are
 //! computed as they are asked for: each needs coefficients of lower order only, so that a sine and
-//! a cosine wait for each other in turns.
+//! a cosine wait for each other in turns. Guarded products
+//! ([`brolga_analysis::guards::products`]) are products in which zeros of some factors are strong.
 //!
 //! **Cost.** n² products for each instruction that has a row and is not linear.
 //!
@@ -25,6 +26,7 @@
 
 use std::sync::Arc;
 
+use brolga_analysis::guards::products::Product;
 use brolga_analysis::{CalleeKind, computed_operands};
 use brolga_ir::inst::{AdInst, Arith, Val};
 use brolga_ir::map::HashMap;
@@ -49,6 +51,8 @@ enum SeriesKind {
     Add(Id, Id),
     Sub(Id, Id),
     Mul(Id, Id),
+    /// A product in which zeros of the first factor are strong, and zero coefficients of the other.
+    Guarded(Id, Id),
     Div(Id, Id),
     Sqrt(Id),
     /// The first with the sign of the second; its own, if there is none.
@@ -91,6 +95,9 @@ impl Widener<'_, '_> {
     /// Coefficients of a result of an instruction that has a row.
     pub(super) fn series(&mut self, inst: ir::Inst, result: usize, ad: &AdInst) {
         let func = self.facts.func();
+        if let Some(product) = self.facts.products.get(&inst) {
+            return self.by_series(ad, |cx| cx.product(product));
+        }
         let (args, results) = (func.dfg.inst_args(inst), func.dfg.inst_results(inst));
         let (row, args) = match opcode_rule(func.dfg.insts[inst].opcode()) {
             OpcodeRule::Expr(row) => (Arc::new(row.clone()), args),
@@ -106,12 +113,17 @@ impl Widener<'_, '_> {
                 _ => return self.unfit("this call"),
             },
         };
+        self.by_series(ad, |cx| cx.instruction(&row, args, results, result));
+    }
+
+    /// Coefficients of what has this series.
+    fn by_series(&mut self, ad: &AdInst, of: impl FnOnce(&mut SeriesCx<'_, '_, '_>) -> Id) {
         let (name, ty) = ad.defs[0];
         let (kinds, scopes) = (Vec::new(), Vec::new());
         let (known, built, called, partials) = Default::default();
         let n = self.width;
         let mut cx = SeriesCx { w: self, ty, kinds, scopes, known, built, called, partials };
-        let target = cx.instruction(&row, args, results, result);
+        let target = of(&mut cx);
         let coefficients: Vec<Val> = (1..=n).map(|j| cx.coefficient(target, j)).collect();
         let parts = self.pack(&coefficients, ty);
         self.define(name, ty, parts);
@@ -124,14 +136,50 @@ impl SeriesCx<'_, '_, '_> {
         self.kinds.len() - 1
     }
 
+    /// The series of a value of the function.
+    fn given(&mut self, x: ir::Value) -> Id {
+        let lanes = if self.w.facts.is_active(x) { self.w.lanes(Val::Tangent(x, 0)) } else { Vec::new() };
+        self.put(SeriesKind::Given(Val::Primal(x), lanes))
+    }
+
+    /// The series of a guarded product.
+    fn product(&mut self, p: &Product) -> Id {
+        let mut others = p.times.to_vec();
+        for s in &p.strong {
+            if let Some(k) = others.iter().position(|x| x == s) {
+                others.remove(k);
+            }
+        }
+        let mut so_far = None;
+        for x in others {
+            let x = self.given(x);
+            so_far = Some(so_far.map_or(x, |y| self.put(SeriesKind::Mul(y, x))));
+        }
+        let mut so_far = so_far.unwrap_or_else(|| self.put(SeriesKind::Const(1.0)));
+        for &e in &p.over {
+            let e = self.given(e);
+            so_far = self.put(SeriesKind::Div(so_far, e));
+        }
+        for &s in &p.strong {
+            let s = self.given(s);
+            so_far = self.put(SeriesKind::Guarded(s, so_far));
+        }
+        if p.neg {
+            so_far = self.put(SeriesKind::Neg(so_far));
+        }
+        for &(c, open) in &p.gates {
+            let zero = self.put(SeriesKind::Const(0.0));
+            let (a, b) = if open { (so_far, zero) } else { (zero, so_far) };
+            so_far = self.put(SeriesKind::Select(Val::Primal(c), a, b));
+        }
+        so_far
+    }
+
     /// The series of a result of the instruction itself.
     fn instruction(&mut self, row: &Arc<ExprRow>, args: &[ir::Value], results: &[ir::Value], of: usize) -> Id {
         let facts = self.w.facts;
-        let operand = |cx: &mut Self, &x: &ir::Value| {
-            let float = facts.func().dfg.value_type(x).lane_type().is_float();
-            let lanes = if facts.is_active(x) { cx.w.lanes(Val::Tangent(x, 0)) } else { Vec::new() };
-            float.then(|| cx.put(SeriesKind::Given(Val::Primal(x), lanes)))
-        };
+        let operand =
+            |cx: &mut Self, &x: &ir::Value| facts.func().dfg.value_type(x).lane_type().is_float().then(|| cx.given(x));
         let operands = args.iter().map(|x| operand(self, x)).collect();
         let scope = self.scopes.len();
         let named = |r: usize| results.get(r).map_or(Worth::Nowhere, |&z| Worth::Named(Val::Primal(z)));
@@ -304,6 +352,7 @@ impl SeriesCx<'_, '_, '_> {
                 let terms = terms.collect();
                 self.sum(terms)
             }
+            SeriesKind::Guarded(a, b) => self.guarded(a, b, j),
             SeriesKind::Div(a, b) => {
                 let rest = (1..=j).filter_map(|m| {
                     let (b, q) = (self.at(b, m)?, self.at(id, j - m)?);
@@ -366,6 +415,22 @@ impl SeriesCx<'_, '_, '_> {
             },
             SeriesKind::Row(row, result, scope, _) => self.by_row(id, &row, result, scope, j),
         }
+    }
+
+    /// Coefficient `j` of a product in which zeros of the first factor are strong. Of the other
+    /// they are so but for its value: that is a slope.
+    fn guarded(&mut self, a: Id, b: Id, j: usize) -> Option<Val> {
+        let terms = (0..=j).filter_map(|m| {
+            let (a, b) = (self.at(a, m)?, self.at(b, j - m)?);
+            let mut term = self.op(Arith::Fmul, &[a, b]);
+            for strong in [Some(a), (m < j).then_some(b)].into_iter().flatten() {
+                let some = self.op(Arith::NonZero, &[strong]);
+                term = self.op(Arith::KeepWhere, &[term, some]);
+            }
+            Some(term)
+        });
+        let terms = terms.collect();
+        self.sum(terms)
     }
 
     /// Coefficient `j` of a result of a row.

@@ -11,7 +11,7 @@ use brolga_ir::options::WIDTHS;
 use brolga_ir::{ArgActivity, Diagnostic, Diagnostics, MemoryMode, Mode, Options, Program, Request, ResultActivity};
 use cranelift_codegen::ir::types;
 
-use crate::batch::ONE_BY_ONE;
+use crate::batch::{BY_NAME, ONE_BY_ONE};
 
 /// Check the width of a batch, and what there is no batch of.
 pub fn check_width(options: &Options) -> Result<(), Diagnostics> {
@@ -26,6 +26,12 @@ pub fn check_width(options: &Options) -> Result<(), Diagnostics> {
         }
         () if options.taylor && options.mode != Mode::Tangent => {
             ("Taylor coefficients in another mode than forward mode".to_owned(), "`Mode::Tangent`".to_owned())
+        }
+        () if options.taylor && width > 1 && options.debug => {
+            ("a debug run of Taylor coefficients".to_owned(), "leave out `Options::debug`".to_owned())
+        }
+        () if options.taylor && width > 1 && options.tape.is_standalone() => {
+            ("a function of Taylor coefficients in another module".to_owned(), BY_NAME.to_owned())
         }
         () if width == 1 => return Ok(()),
         () if options.tape.is_standalone() => {

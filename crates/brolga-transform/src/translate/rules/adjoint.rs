@@ -177,7 +177,7 @@ pub(crate) fn followed(cx: Cx<'_, '_, '_, '_>, f: FuncKey) -> Option<(Vec<ParamM
         return None;
     }
     if cx.facts().options.width != 1 {
-        cx.problem(no_batch("a function of the user's, which has one derivative,"));
+        cx.problem(no_batch(cx.facts().options, "a function of the user's, which has one derivative,"));
         return None;
     }
     if params.iter().any(|p| matches!(p, ParamMode::Bits { .. }))

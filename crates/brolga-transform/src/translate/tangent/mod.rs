@@ -29,13 +29,12 @@
 //! **Source.** Tangent-linear mode (Griewank and Walther, 2008, chapter 3); Enzyme's forward mode.
 
 use brolga_analysis::CalleeKind;
-use brolga_ir::Diagnostic;
 use brolga_ir::inst::Arith;
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, types};
 
 use crate::translate::rules::pieces::is_computed;
-use crate::translate::rules::{memory, products};
+use crate::translate::rules::memory;
 use crate::translate::stmt::Cx;
 use crate::translate::stmt::{AdStmt, StmtCx, Translation};
 
@@ -50,7 +49,7 @@ mod value;
 pub use fit::POISON;
 
 use fit::{tangent_type, unknown};
-use value::{by_row, define};
+use value::{by_product, by_row, define};
 
 /// Translate one primal instruction.
 pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
@@ -69,12 +68,8 @@ pub(crate) fn translate(t: &mut Translation<'_, '_>, inst: ir::Inst) -> AdStmt {
     let facts = cx.facts();
     if let Some(product) = facts.products.get(&inst) {
         let z = cx.results()[0];
-        if facts.is_active(z) && facts.options.taylor {
-            let what = "a product with a guard (`x ≠ 0 ? x·y : 0`) has no Taylor coefficients";
-            let help = "ask for tangents of tangents instead, by name (`%f__tangent__tangent`), or for Hessians";
-            cx.problem(Diagnostic::new("AD0180", what).help(help));
-        } else if facts.is_active(z) {
-            let by = products::tangent(&mut cx, product);
+        if facts.is_active(z) {
+            let by = by_product(&mut cx, product);
             define(&mut cx, z, by);
         }
         return cx.finish();

@@ -5,18 +5,20 @@
 //!
 //! **Answer.** The tangent of an operand is its name if it has one ([`tangent`]), zero if nothing
 //! leads to it, and poison if its bits are lost; in another shape it is converted ([`super::fit`],
-//! [`tangent_as`]). A result by a row ([`by_row`]) is a sum of products, or in Taylor mode left to
-//! `crate::batch` (`series.rs`). [`define`] gives a result its tangent.
+//! [`tangent_as`]). A result by a row ([`by_row`]) or of a guarded product ([`by_product`]) is a
+//! sum of products, or in Taylor mode left to `crate::batch` (`series.rs`). [`define`] gives a
+//! result its tangent.
 //!
 //! **Cost.** A copy for each result, and a conversion where shapes differ. The copy is gone when
 //! names have become values.
 
+use brolga_analysis::guards::products::Product;
 use brolga_ir::inst::{AdOp, Args, Arith, Shape, Val};
 use brolga_rules::ExprRow;
 use cranelift_codegen::ir::{self, Type, types};
 
 use super::fit::{fit, of_words, tangent_type, type_of, unknown};
-use crate::translate::rules::expr;
+use crate::translate::rules::{expr, products};
 use crate::translate::stmt::Cx;
 use crate::translate::stmt::{FragmentKind, StmtCx};
 
@@ -52,6 +54,20 @@ pub(super) fn by_row(
     let primals = args.iter().chain(results).map(|&v| Val::Primal(v));
     let given = moving.into_iter().map(|x| Val::Tangent(x, 0)).chain(primals).collect();
     Some(cx.emit(cx.place(), AdOp::Series(cx.inst(), result as u8, given), ty))
+}
+
+/// The tangent of the result of a guarded product, if a factor has one.
+pub(super) fn by_product(cx: Cx<'_, '_, '_, '_>, p: &Product) -> Option<Val> {
+    let options = cx.facts().options;
+    if !options.taylor || options.width == 1 {
+        return products::tangent(cx, p);
+    }
+    let factors = || p.times.iter().chain(&p.over).copied();
+    let mut given: Vec<Val> = factors().filter(|&x| cx.facts().is_active(x)).map(|x| Val::Tangent(x, 0)).collect();
+    let ty = cx.ty(cx.results()[0]);
+    let some = !given.is_empty();
+    given.extend(factors().chain(p.gates.iter().map(|(c, _)| *c)).map(Val::Primal));
+    some.then(|| cx.emit(cx.place(), AdOp::Series(cx.inst(), 0, given.into()), ty))
 }
 
 /// Give a value its tangent; zero if nothing leads to it.
