@@ -77,7 +77,8 @@ fn run_all(args: &ExplainArgs) -> Result<(), Failure> {
         }
         let Options { mode, inline, effort, untracked, .. } = job.options;
         let wanted = ExplainRequest { wrt, top: args.top, mode, inline, effort, untracked };
-        let found = explain(&file.program, &job.call, wanted).map_err(|e| not_run(&job.name(), &file.program, e))?;
+        let found = explain(&file.program, &job.call, wanted)
+            .map_err(|e| refused(&file, job).unwrap_or_else(|| not_run(&job.name(), &file.program, e)))?;
         if wrt.is_some() && found.entries.is_empty() {
             let given = args.wrt.as_deref().unwrap_or_default();
             return Err(Failure::Usage(format!("`--wrt {given}`: {} has no such float", job.name())));
@@ -210,6 +211,15 @@ fn mode_text((name, _, error): &ModeAvailability) -> String {
     match error {
         None => format!("\n{name}: can be derived\n"),
         Some(error) => format!("\n{name}: refused\n  {}\n", error.to_string().replace('\n', "\n  ")),
+    }
+}
+
+/// Why there is no derivative of what the interpreter does not run: a fork of a function that is
+/// declared in another way has no meaning, and no derivative.
+fn refused(file: &File, job: &Job<'_>) -> Option<Failure> {
+    match derive(&file.program, &job.call.request(), &job.options()) {
+        Err(e @ Error::Diagnostics(_)) => Some(Failure::Run(job.name(), e)),
+        _ => None,
     }
 }
 

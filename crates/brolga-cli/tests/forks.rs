@@ -93,6 +93,31 @@ fn forks_are_listed() {
     }
 }
 
+/// A fork whose body is declared in another way has no meaning.
+#[test]
+fn a_wrong_body_is_named() {
+    let text = "function %body(i64, i64) {
+block0(v0: i64, v1: i64):
+    return
+}
+function %f(i64, i64) -> f64 {
+    fn0 = %body(i64, i64)
+    fn1 = %brolga_par_for(i64, i64, i64, i64, i64)
+block0(v0: i64, v1: i64):
+    v2 = func_addr.i64 fn0
+    v3 = iconst.i64 0
+    v4 = iconst.i64 1
+    call fn1(v2, v0, v3, v1, v4)
+    v5 = load.f64 v0
+    return v5
+}";
+    let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "wrong.clif", text);
+    for command in ["grad", "explain"] {
+        let run = file.run(command, &["--call", "%f([1.0, 2.0], 2)"]).expect(1);
+        run.says("error[AD0191]: `%brolga_par_for` is given `%body`").says("(i64 ctx, i64 lo, i64 hi)");
+    }
+}
+
 #[test]
 fn races_are_named() {
     let file = TempFile::new(env!("CARGO_BIN_EXE_brolga"), "racing.clif", FORKS);

@@ -358,6 +358,27 @@ fn what_there_is_one_of_makes_tasks_run_one_after_the_other() {
     }
 }
 
+/// What says nothing of threads, and the time, has no derivative and stands in no way.
+#[test]
+fn functions_of_openmp_that_ask_nothing_of_threads_are_there() {
+    for (name, ty, call) in [
+        ("omp_set_dynamic", "(param i32)", "(i32.const 0)"),
+        ("omp_get_dynamic", "(result i32)", ""),
+        ("omp_get_num_procs", "(result i32)", ""),
+        ("omp_get_thread_limit", "(result i32)", ""),
+        ("omp_get_wtime", "(result f64)", ""),
+        ("omp_get_wtick", "(result f64)", ""),
+    ] {
+        let drop = if ty.contains("result") { "drop" } else { "" };
+        let import = format!(r#"(import "env" "{name}" (func $part {ty}))"#);
+        let module = with_body(&import, &format!("(call $part {call}) {drop}{SQUARE}"), CALL);
+        let plain = with_body("", SQUARE, CALL);
+        assert_eq!(run(&module, 2, 5).unwrap(), run(&plain, 2, 5).unwrap(), "{name}");
+        // There is one clock.
+        assert_eq!(serial(&module)[0].is_some(), name == "omp_get_wtime", "{name}");
+    }
+}
+
 #[test]
 fn parts_of_openmp_that_are_not_there_are_refused() {
     for (name, ty, call) in [
@@ -431,7 +452,10 @@ fn atomic_updates_of_openmp_are_refused_or_race() {
     let args = [DataValue::I64(instance.vmctx() as i64), DataValue::I32(1024)];
     // SAFETY: translated code checks its accesses, and stays in the instance.
     match unsafe { Oracle::new(module.program()).run(key, &args) } {
-        Err(OracleError::Race(race)) => assert!(race.diagnostic.to_string().contains("%thread"), "{}", race.diagnostic),
+        Err(OracleError::Race(race)) => {
+            let said = race.diagnostic.to_string();
+            assert!(said.contains("%thread") && said.contains("named in a `reduction` clause"), "{said}");
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -190,7 +190,10 @@ pub(crate) fn missing(cx: Cx<'_, '_, '_, '_>, symbol: &str) {
         let symbol = symbol.strip_suffix(brolga_ir::lower::OF_A_RUN).unwrap_or(symbol);
         let d = Diagnostic::new("AD0150", format!("a derivative that calls %{symbol} is derived again"))
             .note("helpers that move floats in pieces, or move blocks of the heap, have no derivative")
-            .help("move floats as floats of one size; allocate a new block where one is made longer");
+            .help(
+                "move floats as floats of one size; keep counts and bounds in a record of their own, without floats; \
+                 allocate a new block where one is made longer",
+            );
         return cx.problem(d);
     }
     let d = Diagnostic::new("AD0150", format!("no rule for the imported function %{symbol}"))
