@@ -288,6 +288,10 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
+    fn run_all(&mut self, doors: &[FuncId], signatures: &[DerivedSignature], memory: &Memory) {
+        doors.iter().zip(signatures).for_each(|(&door, s)| drop(self.run(door, s, memory)));
+    }
+
     fn run(&mut self, f: FuncId, s: &DerivedSignature, memory: &Memory) -> Vec<(ResultRole, DataValue)> {
         let mut results = vec![0_u8; 4096];
         let mut abi_values = vec![AbiValue([0; 16]); s.params.len().max(s.results.len())];
@@ -393,8 +397,7 @@ fn embedded(
     let failed =
         |out: &[(ResultRole, DataValue)]| out.iter().any(|r| r.0 == ResultRole::Status && r.1 != DataValue::I32(0));
     // Where all cases are run there are some that trap, which ends the process.
-    let mut run_all = || (0..doors.len()).for_each(|i| drop(caller.run(doors[i], &signatures[i], &memory)));
-    if budget(true, false) && !ends(&mut run_all) {
+    if budget(true, false) && !ends(|| caller.run_all(&doors, &signatures, &memory)) {
         tally.trapped += 1;
         return Err(AdError::Usage("a trap".to_owned()));
     }

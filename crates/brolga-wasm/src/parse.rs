@@ -462,7 +462,8 @@ impl<'a> Info<'a> {
     /// The global that says how far C's stack reaches: by its name, or else the first one that the
     /// module defines, if it begins as one does that a linker has put after data or a stack.
     pub(crate) fn stack_pointer(&self) -> Option<u32> {
-        let begins = |g: &GlobalDecl| g.init.as_ref()?.literal().filter(|bits| *bits >= 1024 && bits.is_multiple_of(16));
+        let begins =
+            |g: &GlobalDecl| g.init.as_ref()?.literal().filter(|bits| *bits >= 1024 && bits.is_multiple_of(16));
         let first = self.globals.iter().position(|g| g.import.is_none());
         let first = first.filter(|&i| begins(&self.globals[i]).is_some()).map(|i| i as u32);
         self.stack_pointer_by_name().or(first).filter(|&i| self.may_be_stack_pointer(i))

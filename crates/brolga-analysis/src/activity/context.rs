@@ -69,6 +69,8 @@ pub struct ActivityInput<'a> {
     /// Whether some function of the program computes a float's bits from integers in memory (see
     /// [`super::demanded_bits`]).
     pub demanded: bool,
+    /// Whether the derivative is going to be derived again: then no account of pieces can be kept.
+    pub derived_again: bool,
 }
 
 impl<'a> ActivityInput<'a> {

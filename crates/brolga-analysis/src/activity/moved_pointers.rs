@@ -67,9 +67,8 @@ impl ActivityCx<'_> {
         }
     }
 
-    /// A copy of a pointer or of a float, and nothing says which: a float's cotangent goes back in
-    /// the reverse half, but a pointer's shadow has to come along.
-    pub(super) fn either(&mut self, inst: ir::Inst) {
+    /// Whether all that becomes of a word is what becomes of numbers.
+    pub(super) fn has_number_uses(&self, v: ir::Value) -> bool {
         let i = self.input;
         let input = NumberInput {
             program: i.program,
@@ -79,8 +78,14 @@ impl ActivityCx<'_> {
             summaries: i.summaries,
             pointers: i.pointers,
         };
-        let v = i.func.dfg.first_result(inst);
-        if input.uses_of(v, |cell| i.contents.of_cell(cell)).is_number() {
+        input.uses_of(v, |cell| i.contents.of_cell(cell)).is_number()
+    }
+
+    /// A copy of a pointer or of a float, and nothing says which: a float's cotangent goes back in
+    /// the reverse half, but a pointer's shadow has to come along.
+    pub(super) fn either(&mut self, inst: ir::Inst) {
+        let v = self.input.func.dfg.first_result(inst);
+        if self.has_number_uses(v) {
             self.answer.assumed_numbers.insert(v);
             return;
         }

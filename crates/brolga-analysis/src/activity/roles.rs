@@ -28,7 +28,7 @@ use super::context::{ActivityCx, BITS_HELP, LATER_NOTE};
 use super::demanded_bits::{DemandInput, demanded_bits, may_be_bits};
 use super::float_memory::leads_to;
 use super::numbers::is_left;
-use crate::kinds::contents::{becomes_float, goes_on};
+use crate::kinds::loaded_bits::{becomes_float, goes_on};
 use crate::kinds::pointers::{Delta, RootKind};
 use crate::kinds::punned_evidence::place_of;
 use crate::lattice::kinds::Kinds;

@@ -28,7 +28,7 @@ use super::dirty::OpenBlocks;
 use crate::bits::bit_idioms;
 use crate::bits::bytes::bytes_of;
 use crate::bits::exponent::leaves_exponent_beside;
-use crate::kinds::contents::{becomes_float, goes_on, is_handed_on, moves_half};
+use crate::kinds::loaded_bits::{becomes_float, goes_on, is_handed_on, moves_half};
 use crate::kinds::pointers::{Delta, RootKind, declared_elem};
 use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
@@ -514,6 +514,9 @@ impl ActivityCx<'_> {
         if self.declared_floats(addr, bytes) {
             // Whatever is calculated with it is calculated with the bits of floats.
             return State::Taint { definite: true };
+        }
+        if moved && bytes == 8 && self.input.derived_again && self.has_number_uses(v) {
+            return State::No;
         }
         // Part of something, or of unknown origin; the pullback checks where it is stored. A number
         // that is calculated with is a number, unless it could be a whole float.

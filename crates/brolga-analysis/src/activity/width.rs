@@ -27,7 +27,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
 use super::ulp::Steps;
-use crate::kinds::contents::{Contents, moves_half};
+use crate::kinds::contents::Contents;
+use crate::kinds::loaded_bits::moves_half;
 use crate::kinds::pointers::{PointerInput, Pointers};
 use crate::lattice::kinds::Kinds;
 use crate::query::callee::CalleeKind;

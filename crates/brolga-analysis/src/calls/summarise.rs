@@ -28,9 +28,10 @@ use crate::calls::joint::{self};
 use crate::calls::result_sources::{self};
 use crate::calls::solve::{MemorySolution, as_callee, solve};
 use crate::cfg::Cfg;
+use crate::kinds::contents::Contents;
 use crate::kinds::number_uses::NumberInput;
 use crate::kinds::pointers::{self, PointerInput, origins};
-use crate::kinds::{contents, wasm_addresses};
+use crate::kinds::{loaded_bits, wasm_addresses};
 use crate::lattice::kinds::Kinds;
 use crate::memory::mod_ref::{self};
 use crate::memory::points_to::{self};
@@ -210,7 +211,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
         pointer_result,
         lanes: widths,
         links: merged(links, summaries.funcs.get(&key)),
-        hands_on: formal.iter().map(|&v| contents::param_goes_on(&input, uses, v)).collect(),
+        hands_on: formal.iter().map(|&v| loaded_bits::param_goes_on(&input, uses, v)).collect(),
         number_uses: formal.iter().map(|&v| numbers.uses_of(v, |cell| c.of_cell(cell))).collect(),
         demands: formal.iter().map(|&v| demanded[v]).collect(),
         becomes,
@@ -262,7 +263,7 @@ struct SharedEvidence {
 
 /// What a function's accesses tell about alias regions, and its indirect calls about the arguments
 /// of their callees.
-fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &contents::Contents) -> SharedEvidence {
+fn evidence_for_others(func: &ir::Function, cfg: &Cfg, c: &Contents) -> SharedEvidence {
     let (mut regions, mut indirect) = (Vec::new(), Vec::new());
     for &b in &cfg.blocks {
         for inst in func.layout.block_insts(b) {

@@ -69,6 +69,12 @@ impl LowerCx<'_> {
             return self.name(*name, found.expect("there is one"));
         }
         let call = match callee {
+            Callee::Symbol(s) if self.without_pieces(s).is_some() => {
+                let f = self.without_pieces(s).expect("asked");
+                sig.params.remove(0);
+                let f = self.symbol(b, f, &sig);
+                b.ins().call(f, &args[1..])
+            }
             Callee::Symbol(s) => {
                 self.settle_for_helper(b, s, &args, inst.at);
                 if let ("brolga_clear" | "brolga_move_rev", Some(of)) = (&s[..], args.last_mut()) {
@@ -95,6 +101,18 @@ impl LowerCx<'_> {
         }
         if tape == Tape::Moves && self.uses_tape {
             self.reload(b);
+        }
+    }
+
+    /// What a helper of forward mode is where no float of the program moves in pieces: nothing is
+    /// dirty, so nothing may be marked, since nothing would clean it.
+    fn without_pieces(&self, symbol: &str) -> Option<&'static str> {
+        let is_standalone = self.env.typed.is_some() || self.env.standalone.is_some();
+        match symbol {
+            _ if self.env.pieces || is_standalone => None,
+            "brolga_tangent_zero" => Some("brolga_zero"),
+            "brolga_tangent_copy" => Some("brolga_copy_shadow"),
+            _ => None,
         }
     }
 

@@ -38,7 +38,7 @@ use brolga_analysis::{
 };
 use brolga_ir::inst::{ShadowPlace, Val};
 use brolga_ir::map::{HashMap, HashSet};
-use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Pass, Program, Promises, Untracked};
+use brolga_ir::{Diagnostic, FuncKey, MemoryMode, Mode, Options, Pass, Program, Promises, TapeKind, Untracked};
 use brolga_rules::{MathKind, MemFn};
 use cranelift_codegen::ir::{self, types};
 use cranelift_codegen::isa::TargetIsa;
@@ -178,6 +178,7 @@ impl<'a> Facts<'a> {
             constant: &constant.loads,
             untracked,
             demanded,
+            derived_again: options.tape == TapeKind::Typed,
         };
         let (activity, mut problems) = activity::compute(&input);
         problems.extend(unclear_products(program, variant, primal, &activity));
@@ -289,6 +290,7 @@ impl<'a> Facts<'a> {
             constant: &self.constant.loads,
             untracked: untracked(self.program, self.variant.func, self.options),
             demanded: false,
+            derived_again: false,
         };
         let summed = &self.overwrites.summed;
         let through = |store: ir::Inst| summed.get(&store).filter(|t| t.always).map(|t| t.sum);

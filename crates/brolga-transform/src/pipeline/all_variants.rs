@@ -366,7 +366,10 @@ impl<'a> AllVariants<'a> {
             taken: 0,
             problems,
             found: Derivation { names, pieces: assumptions.pieces, ..Derivation::default() },
-            account: assumptions.known.demanded.then(|| "a function computes bits of floats from integers in memory".into()),
+            account: assumptions
+                .known
+                .demanded
+                .then(|| "a function computes bits of floats from integers in memory".into()),
             task_floats: FloatSizes::default(),
             addressed: addressed(program, normalised),
             early: Vec::new(),

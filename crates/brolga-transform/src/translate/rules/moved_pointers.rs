@@ -7,9 +7,10 @@
 //! **Answer.** A copy of bytes asks the shadow: a word that is an address there is copied by the
 //! forward pass, and taken out of the target by the pullback, before cotangents are moved
 //! (`brolga_runtime::calls::moved_pointers`). A word that is loaded as an integer traps if its
-//! shadow is an address; so does a copy in a derivative that is derived again. Nothing is asked where no function of the program loads an address: shadows of pointers
-//! in memory do not matter then. What is loaded by a float's type is asked only where callers keep
-//! a pointer in the same field.
+//! shadow is an address; so does a copy in a derivative that is derived again. Nothing is asked
+//! where no function of the program loads an address: shadows of pointers in memory do not matter
+//! then. What is loaded by a float's type is asked only where callers keep a pointer in the same
+//! field.
 //!
 //! ```text
 //! call %memcpy(to, from, n)      call %brolga_copy_pointers(to, δto, from, δfrom, n, least)

@@ -33,8 +33,8 @@ use brolga_ir::inst::Arith;
 use brolga_rules::{OpcodeRule, Structural, opcode_rule};
 use cranelift_codegen::ir::{self, Opcode, types};
 
-use crate::translate::rules::pieces::is_computed;
 use crate::translate::rules::memory;
+use crate::translate::rules::pieces::is_computed;
 use crate::translate::stmt::Cx;
 use crate::translate::stmt::{AdStmt, StmtCx, Translation};
 
