@@ -8,7 +8,7 @@
 //! [`failure::Failure`] if something is wrong; [`report`] shows it. Calls are read by [`jobs`];
 //! what a command computes comes from `brolga-driver`, which knows no command line.
 //!
-//! Commands: [`grad`], [`forward`], [`second`], [`check`], [`explain`], [`dump`], [`bench`],
+//! Commands: [`grad`], [`forward`], [`second`], [`check`], [`explain`], [`dump`], [`mod@bench`],
 //! [`compile`], [`invert`], [`completions`] and [`man`]. `choice` finds the function of a command
 //! that names one without a call.
 //!

@@ -202,7 +202,7 @@ impl Contents {
     /// the class tells. At the places of `guesses`, words that may be pointers are stored. Where a
     /// place has several lives, the store before the load says which it is in; else what is loaded
     /// must only be stored whole, where the transform checks that it is no float.
-    fn from_places_of_pointers(
+    fn loads_of_pointers(
         &self,
         cx: &PointerInput<'_>,
         p: &Pointers,
@@ -440,7 +440,7 @@ pub fn compute(
         }
         evidence(cx, p, uses, &mut c, &mut moves, inst);
     }
-    c.from_pointers = c.from_places_of_pointers(cx, p, uses, &moves.guesses);
+    c.from_pointers = c.loads_of_pointers(cx, p, uses, &moves.guesses);
     for (from, to) in moves.addresses {
         c.union(from, to);
     }

@@ -38,7 +38,7 @@ impl<'f> Planner<'_, 'f> {
             Way::HeldFromTape if self.home == FrameHome::Tape && self.is_unrepeated(v) => {
                 self.holder(b, v).map(Offer::Held)
             }
-            Way::FromAvailableOperands if self.is_unrepeated(v) => self.from_available_operands(b, v).map(computed),
+            Way::FromAvailableOperands if self.is_unrepeated(v) => self.available_operands(b, v).map(computed),
             Way::Frame => self.is_unrepeated(v).then_some(Offer::Frame),
             Way::FinalAtExit if self.is_exit(b, v) => self.last_of(b, v).map(Offer::Final),
             Way::FrameOfReader => self.plan.is_unrepeated(self.facts, b).then_some(Offer::Frame),
@@ -267,7 +267,7 @@ impl<'f> Planner<'_, 'f> {
     /// What computes a value from others that the reverse of the block has by now anyway. To keep
     /// it takes two instructions on the stack, and a parameter of each join on the way to the end
     /// where it is not on all ways; this takes one, which is what counts with little effort.
-    fn from_available_operands(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
+    fn available_operands(&self, b: ir::Block, v: Val) -> Option<(ir::Inst, &'f [ir::Value])> {
         let def = def_block(self.facts, v);
         let costs = || match self.home {
             FrameHome::Tape => false,

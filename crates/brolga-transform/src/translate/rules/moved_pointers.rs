@@ -130,7 +130,7 @@ fn may_move_pointer(cx: Cx<'_, '_, '_, '_>, inst: ir::Inst, z: ir::Value) -> boo
     let (base, at) = cell_of(func, cx.args()[0], access_offset(func, inst));
     let bytes = i64::from(access_bytes(func, inst));
     // What is stored as a part is none of a pointer, though the rest of one may still lie there.
-    let found = last_store(func, &facts.cfg, inst, (base, at), access_bytes(func, inst));
+    let found = last_store(func, facts.cfg, inst, (base, at), access_bytes(func, inst));
     if bytes < 8 && found.is_some_and(|f| f.sure && f.offset == 0 && i64::from(f.bytes) == bytes) {
         return false;
     }
