@@ -77,8 +77,8 @@ pub enum Command {
     /// gradient of a large model costs. Cargo fetches it. Ten minutes on two cores if nothing is
     /// compiled, then two.
     Diffsl,
-    /// Derive every function of the cases a second time, and count what is refused, by code: at
-    /// most five in a hundred.
+    /// Derive every function of the cases a second time, and count what is refused, by code:
+    /// about five in a hundred.
     Census,
     /// Compare the dumps of all cases between two processes.
     Determinism,

@@ -82,14 +82,14 @@ fn wrong_numbers_and_files_are_status_1() {
     }
 }
 
-/// What the tape cannot follow is a failure of `explain`.
+/// What cannot be linked is a failure of `explain`, whatever depends on it.
 #[test]
-fn oracles_that_cannot_follow_are_status_1() {
+fn what_is_not_linked_is_status_1() {
     let text = "; a call of what is nowhere, of which no derivative is asked\nfunction %f(f64, f64) -> f64 system_v {\n    \
         fn0 = %unknown_to_all(f64) -> f64 system_v\nblock0(v0: f64, v1: f64):\n    v2 = call fn0(v1)\n    \
         return v0\n}\n";
     let file = TempFile::new(PROGRAM, "oracle.clif", text);
-    file.run("explain", &["--call", "%f(1.0, 2.0) activity active,const"]).expect(1).says("the tape cannot run");
+    file.run("explain", &["--call", "%f(1.0, 2.0) activity active,const"]).expect(1).says("AD0152");
 }
 
 #[test]

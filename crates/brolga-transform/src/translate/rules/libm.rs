@@ -301,7 +301,7 @@ pub(crate) fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, f
 }
 
 /// A copy of which shadows are asked what each word is: there may be floats among what are taken
-/// for pointers, and anything where nothing is known; but in a batch their width must be known.
+/// for pointers, and anything where nothing is known.
 fn asked_role(cx: Cx<'_, '_, '_, '_>, role: CopyRole, from: ir::Value) -> CopyRole {
     let unknown = |f: &(i32, MemRole)| matches!(f.1, MemRole::Kill { bytes: 8, .. });
     match &role {
@@ -316,8 +316,7 @@ fn asked_role(cx: Cx<'_, '_, '_, '_>, role: CopyRole, from: ir::Value) -> CopyRo
     });
     match floats {
         Kinds::F64 => CopyRole::Floats(8),
-        _ if cx.facts().options.width == 1 => CopyRole::Mixed,
-        _ => role,
+        _ => CopyRole::Mixed,
     }
 }
 

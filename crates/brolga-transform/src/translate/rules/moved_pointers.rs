@@ -28,8 +28,8 @@ use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::memory::reaching_store::last_store;
 use brolga_analysis::query::cell::cell_of;
 use brolga_analysis::query::{access_bytes, access_offset, is_integer_access, is_plain_integer};
+use brolga_ir::TapeKind;
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};
-use brolga_ir::{MemoryMode, TapeKind};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, types};
 
@@ -160,9 +160,7 @@ pub(crate) fn may_copy_pointers(cx: Cx<'_, '_, '_, '_>, from: ir::Value) -> bool
 
 /// Whether a copy asks shadows what each word is, in both halves.
 pub(crate) fn asks_each_word(cx: Cx<'_, '_, '_, '_>, from: ir::Value) -> bool {
-    let facts = cx.facts();
-    let can = facts.options.tape != TapeKind::Typed && facts.options.memory == MemoryMode::Leave;
-    can && may_copy_pointers(cx, from)
+    cx.facts().options.tape != TapeKind::Typed && may_copy_pointers(cx, from)
 }
 
 /// A copy of bytes of which it is not known what they are, beside the move of their cotangents;
