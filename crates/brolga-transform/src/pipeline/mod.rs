@@ -239,8 +239,12 @@ pub(crate) fn derive_variant<'a>(
 /// What a function does that all have to know of, and do not yet.
 fn need(cx: Context<'_>, facts: &Facts<'_>) -> Option<ProgramFact> {
     // A module asks where it stores them. A derivative that is derived again takes such words for
-    // numbers.
-    let may_ask = !cx.program.vmctx_pointers_only && cx.options.tape != TapeKind::Typed;
+    // numbers, and so does forward mode in modules of embedders, which has no workspace to note them.
+    let takes_numbers = match cx.options.mode {
+        Mode::Tangent => cx.options.tape.is_standalone(),
+        _ => cx.options.tape == TapeKind::Typed,
+    };
+    let may_ask = !cx.program.vmctx_pointers_only && !takes_numbers;
     let asks = || facts.activity.computes_bits() || may_ask && facts.activity.uses_unknown;
     if !cx.demanded && asks() {
         return Some(ProgramFact::Demands);
