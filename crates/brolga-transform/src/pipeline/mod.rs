@@ -239,7 +239,7 @@ pub(crate) fn derive_variant<'a>(
 /// What a function does that all have to know of, and do not yet.
 fn need(cx: Context<'_>, facts: &Facts<'_>) -> Option<ProgramFact> {
     // A module asks where it stores them. A derivative that is derived again takes such words for
-    // numbers, and so does forward mode in modules of embedders, which has no workspace to note them.
+    // numbers, and so does forward mode in modules of embedders, which has no workspace for notes.
     let takes_numbers = match cx.options.mode {
         Mode::Tangent => cx.options.tape.is_standalone(),
         _ => cx.options.tape == TapeKind::Typed,
