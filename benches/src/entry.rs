@@ -172,7 +172,7 @@ impl Gradient {
         Ok(Self { rows, pullbacks, n_values, records, segment, tape_bytes: 0 })
     }
 
-    /// An adjoint written by hand, which computes all rows at once, after the same door.
+    /// An adjoint written by hand, which computes all rows at once, called in the same way.
     ///
     /// # Errors
     /// If no tape is to be had; it gets none.

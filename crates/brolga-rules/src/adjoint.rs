@@ -86,7 +86,7 @@ pub struct AdjointRule {
     /// results and behind its pointers. Otherwise it may exchange floats with elsewhere (another
     /// process), so its adjoint runs even where nothing active is seen to go in or come out.
     pub alone: bool,
-    /// Parameters after which the function writes nothing, where it has no body that says so.
+    /// Parameters behind which the function writes nothing, where it has no body that says so.
     pub reads: Vec<usize>,
 }
 

@@ -40,7 +40,7 @@
 //! | `layout` | where everything of an instance lies |
 //! | `function/` | one function as CLIF |
 //! | `host/` | what the host does for a module, and the address space that an instance lies in |
-//! | `provided`, `imports/` | what stands after imports |
+//! | `provided`, `imports/` | what imports stand for |
 //! | `translate/` | all functions as CLIF, with helpers, forks, time loops |
 //! | `library/` | functions of the C library that were compiled into a module |
 //! | `load/` | all of it, in order |

@@ -1,4 +1,4 @@
-//! Provided functions: what stands after a function of a module that its body does not say.
+//! Provided functions: what a function of a module stands for that its body does not say.
 //!
 //! **Question.** An import, or a library function that is replaced, has to be something in CLIF.
 //! What can that be?
@@ -25,7 +25,7 @@ use crate::val::Val;
 /// Emits the body of a shim, whose parameters are on the stack, up to its return.
 pub(crate) type Shim = fn(&mut Fx<'_, '_, '_, '_>);
 
-/// What stands after an imported function.
+/// What an imported function stands for.
 #[derive(Clone)]
 pub(crate) enum ProvidedFunction {
     /// A C function, by its symbol.

@@ -158,7 +158,7 @@ pub fn noticed(
     Ok((!found.is_ok()).then_some("differences"))
 }
 
-/// The file after a name such as `cases/memory/loads.clif`.
+/// The file of a name such as `cases/memory/loads.clif`.
 pub fn read(root: &Path, name: &str) -> Option<File> {
     File::read(&root.join(name)).ok()
 }

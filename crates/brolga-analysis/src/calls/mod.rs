@@ -3,7 +3,7 @@
 //! - [`summarise`]: what a callee's parameters and results are, for its callers.
 //! - [`result_sources`]: what a callee's results are made from.
 //! - [`solve`]: type inference of one function.
-//! - [`handed_down`]: what callers keep after a callee's parameters.
+//! - [`handed_down`]: what callers keep behind a callee's parameters.
 //! - [`joint`]: which calls run whole in the reverse half.
 //! - [`deferred_free`]: which releases of blocks can wait until the pullback is done.
 //! - [`opaque_allocator`]: which functions of an allocator are called as they are.

@@ -65,7 +65,7 @@ pub(crate) struct PunnedCall {
     pub(crate) args: Vec<PassedPointer>,
 }
 
-/// Parameters after which something is stored, at whatever place.
+/// Parameters behind which something is stored, at whatever place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoreTargets {
     pub(crate) floats: BTreeSet<usize>,

@@ -24,8 +24,8 @@ unsafe extern "C" {
 }
 
 // Each takes one pointer. `ok` stores 42 through it; `call` calls the function it points to with
-// the pointer after; `memset` calls the function it points to with (null, 0, 8); `clobber` spoils
-// every register that must be preserved before it traps.
+// the pointer that lies behind it; `memset` calls the function it points to with (null, 0, 8);
+// `clobber` spoils every register that must be preserved before it traps.
 #[cfg(target_arch = "x86_64")]
 global_asm!(
     ".pushsection .text.guard_test, \"ax\", @progbits",

@@ -113,7 +113,7 @@ pub(crate) struct Provider<'i> {
 const C_MODULES: [&str; 6] = ["env", "c", "libc", "libm", "math", "Math"];
 
 impl Provider<'_> {
-    /// What stands after each function, in order: imported ones, and those that are replaced.
+    /// What each function stands for, in order: imported ones, and those that are replaced.
     pub(crate) fn resolve(&self, info: &Info<'_>) -> Result<Vec<Option<ProvidedFunction>>, Error> {
         let mut missing = Vec::new();
         let mut out = Vec::new();

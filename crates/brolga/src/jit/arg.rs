@@ -3,7 +3,7 @@
 //! **Question.** Beside its value, what has a call to know of an argument?
 //!
 //! **Answer.** [`Arg`] has the value, and of a pointer the address of its shadow; if the caller
-//! knows, how many bytes lie after both, and which floats. Lengths let overlaps be found, floats
+//! knows, how many bytes lie behind both, and which floats. Lengths let overlaps be found, floats
 //! let cotangents be put together that have moved in pieces.
 //!
 //! **Cost.** A few words for each argument. A list of floats is shared by copies of an argument.
@@ -50,7 +50,7 @@ pub struct Arg {
     pub value: DataValue,
     /// Address of the shadow of a duplicated pointer. Ignored for other arguments.
     pub shadow: u64,
-    /// Bytes behind a pointer, and as many after its shadow, if the caller says so. Then an
+    /// Bytes behind a pointer, and as many behind its shadow, if the caller says so. Then an
     /// overlap of shadows with primals is refused, and a debug run checks every access of a shadow.
     pub len: Option<u64>,
     /// What the caller knows to be in memory behind a pointer when a run begins. Only programs ask

@@ -58,7 +58,7 @@ pub(crate) struct UncompiledFunction {
 pub(crate) struct Links {
     /// Functions.
     pub funcs: Vec<(ir::FuncRef, UserExternalName)>,
-    /// What global values lie after.
+    /// What global values name.
     pub symbols: Vec<(ir::GlobalValue, UserExternalName)>,
 }
 
