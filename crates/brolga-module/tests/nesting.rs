@@ -399,3 +399,95 @@ fn a_pointer_that_is_returned() {
     let all = [ResultRole::Value(0), ResultRole::Shadow(0), ResultRole::Value(1), ResultRole::Shadow(1)].map(at);
     assert_eq!(all, [second_of(&x), second_of(&tx), second_of(&dx), second_of(&tdx)]);
 }
+
+/// Records of a pointer and a key change places by copies of bytes, in a function that knows of no
+/// pointer: the gradient of `(k₁ v₁)² + 3 k₀ v₀`, and products with its Hessian, both ways.
+#[test]
+fn pointers_that_are_copied() {
+    let text = "function %f(i64, i64) -> f64 {
+        ss0 = explicit_slot 32, align = 8
+        fn0 = %swap(i64, i64)
+    block0(v0: i64, v1: i64):
+        v2 = stack_addr.i64 ss0
+        v3 = iconst.i64 16
+        v4 = iadd v2, v3
+        v5 = iconst.i64 8
+        v6 = iadd v1, v5
+        v7 = load.f64 v0
+        v8 = load.f64 v0+8
+        store v1, v2
+        store v7, v2+8
+        store v6, v4
+        store v8, v4+8
+        call fn0(v2, v4)
+        v9 = load.i64 v2
+        v10 = load.f64 v9
+        v11 = load.f64 v2+8
+        v12 = fmul v10, v11
+        v13 = fmul v12, v12
+        v14 = load.i64 v4
+        v15 = load.f64 v14
+        v16 = load.f64 v4+8
+        v17 = fmul v15, v16
+        v18 = f64const 0x1.8p1
+        v19 = fma v17, v18, v13
+        return v19
+    }
+    function %swap(i64, i64) {
+        ss0 = explicit_slot 16, align = 8
+        fn0 = %memcpy(i64, i64, i64) -> i64
+    block0(v0: i64, v1: i64):
+        v2 = stack_addr.i64 ss0
+        v3 = iconst.i64 16
+        v4 = call fn0(v2, v0, v3)
+        v5 = call fn0(v0, v1, v3)
+        v6 = call fn0(v1, v2, v3)
+        return
+    }";
+    let mut m = Fixture::new(text, "f");
+    let gradient = m.derivative("f", &Spec::gradient([Duplicated, Duplicated]));
+    let forward = m.derivative_of(gradient, &Spec::tangent([Dual, Dual, Dual, Dual, Dual]));
+    let tangent = m.derivative("f", &Spec::tangent([Dual, Dual]).results([ReturnActivity::DualOnly]));
+    let reverse = m.derivative_of(tangent, &Spec::gradient([Duplicated; 4]));
+    m.finish();
+    use ParamRole::{Primal, Seed, Shadow, Tangent};
+    let (mut k, mut v, mut along_k, mut along_v) = ([2.0, 5.0], [3.0, 0.5], [0.0, 1.0], [0.0, 0.0]);
+    let slopes = ([3.0 * 3.0, 2.0 * 5.0 * 0.25], [3.0 * 2.0, 2.0 * 25.0 * 0.5]);
+    let products = ([0.0, 2.0 * 0.25], [0.0, 4.0 * 5.0 * 0.5]);
+    let (mut of_k, mut of_v, mut product_k, mut product_v) = ([0.0; 2], [0.0; 2], [0.0; 2], [0.0; 2]);
+    m.call(forward, |role| match role {
+        Primal(0) => address(&mut k),
+        Shadow(0) => address(&mut along_k),
+        Primal(1) => address(&mut of_k),
+        Shadow(1) => address(&mut product_k),
+        Primal(2) => address(&mut v),
+        Shadow(2) => address(&mut along_v),
+        Primal(3) => address(&mut of_v),
+        Shadow(3) => address(&mut product_v),
+        Primal(4) => double(1.0),
+        Tangent(4) => double(0.0),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!((of_k, of_v), slopes);
+    assert_eq!((product_k, product_v), products);
+    let mut space = vec![0xaa_u8; 1 << 14];
+    for times in [1.0, 2.0] {
+        let (mut of_along_k, mut of_along_v) = ([0.0; 2], [0.0; 2]);
+        (of_k, of_v) = if times == 1.0 { ([0.0; 2], [0.0; 2]) } else { (of_k, of_v) };
+        m.call(reverse, |role| match role {
+            Primal(0) => address(&mut k),
+            Shadow(0) => address(&mut of_k),
+            Primal(1) => address(&mut along_k),
+            Shadow(1) => address(&mut of_along_k),
+            Primal(2) => address(&mut v),
+            Shadow(2) => address(&mut of_v),
+            Primal(3) => address(&mut along_v),
+            Shadow(3) => address(&mut of_along_v),
+            Seed(_) => double(1.0),
+            ParamRole::Workspace => address(&mut space),
+            _ => DataValue::I64(1 << 14),
+        });
+        assert_eq!((of_along_k, of_along_v), slopes);
+        assert_eq!((of_k, of_v), (products.0.map(|x| times * x), products.1.map(|x| times * x)));
+    }
+}

@@ -11,8 +11,8 @@
 //! accesses, from bitcasts of loaded or stored integers, from addresses that are loaded, from
 //! callees and from what the caller declared. A question about a place is answered by its cell if
 //! that has evidence, else by its class. Whether a word that is not used as an address is a pointer
-//! because it lies among pointers is decided last ([`beside_pointers`]), when it is known which
-//! integers carry a float's bits ([`carried`]).
+//! because it lies among pointers, or in a table of them, is decided last ([`beside_pointers`]),
+//! when it is known which integers carry a float's bits ([`carried`]).
 //!
 //! Evidence of a class is an over-approximation of what it holds, so "only doubles" is a proof only
 //! as far as the function and its callees see. Where the evidence is contradictory or absent the
@@ -216,31 +216,24 @@ impl Contents {
             let inst = func.dfg.value_def(v).unwrap_inst();
             let addr = access_address(func, inst).expect("a load has an address");
             let cell = cell_of(func, addr, access_offset(func, inst));
-            let is_computed = match cell.0 {
-                Base::Value(v) => {
-                    let made = func.dfg.value_def(v).inst().map(|i| func.dfg.insts[i].opcode());
-                    made.is_some_and(|op| !op.can_load() && !op.is_call())
-                }
-                Base::Sum(..) => true,
-                Base::Slot(_) | Base::Data(_) => false,
-            };
-            let of_table = || match self.of_class(addr).moved() {
+            if func.dfg.value_type(v) != types::I64 || self.is_put_together(cell) {
+                return false;
+            }
+            let is_word = |f: &ReachingStore| f.offset == 0 && f.bytes == 8;
+            let stores_pointer = |f: ReachingStore| p.root(func.dfg.inst_args(f.store)[0]).is_some();
+            let is_store = |u: &Use| matches!(*u, Use::Inst(i, 0) if func.dfg.insts[i].opcode() == Opcode::Store);
+            let in_table = || match self.of_class(addr).moved() {
                 Kinds::NONE => classes.contains(&self.find(addr)),
                 known => known == Kinds::POINTER,
             };
-            let word = |f: &ReachingStore| f.offset == 0 && f.bytes == 8;
-            let is_store =
-                |u: &Use| matches!(*u, Use::Inst(i, 0) if matches!(func.dfg.insts[i].opcode(), Opcode::Store));
-            let holds_pointers = match self.of_cell(cell).moved() {
-                _ if func.dfg.value_type(v) != types::I64 => false,
-                known if known.has_float() => last_store(func, cx.cfg, inst, cell, 8)
-                    .filter(word)
-                    .is_some_and(|f| p.root(func.dfg.inst_args(f.store)[0]).is_some()),
+            match self.of_cell(cell).moved() {
+                known if known.has_float() => {
+                    last_store(func, cx.cfg, inst, cell, 8).filter(is_word).is_some_and(stores_pointer)
+                }
                 _ if !uses.of(v).iter().all(is_store) => false,
-                Kinds::NONE => cells.contains(&cell) || is_computed && of_table(),
+                Kinds::NONE => cells.contains(&cell) || is_computed(func, cell.0) && in_table(),
                 known => known == Kinds::POINTER,
-            };
-            holds_pointers && !self.is_put_together(cell)
+            }
         };
         let mut all = EntitySet::new();
         all.extend(self.moved.iter().filter(is_from_one));
@@ -265,6 +258,18 @@ struct CopiedBlock {
     from: Cell,
     to: Cell,
     bytes: i64,
+}
+
+/// Whether a place is computed from an address, as an element of a table is.
+fn is_computed(func: &ir::Function, base: Base) -> bool {
+    match base {
+        Base::Value(v) => {
+            let made = func.dfg.value_def(v).inst().map(|i| func.dfg.insts[i].opcode());
+            made.is_some_and(|op| !op.can_load() && !op.is_call())
+        }
+        Base::Sum(..) => true,
+        Base::Slot(_) | Base::Data(_) => false,
+    }
 }
 
 /// Where values go in memory, as a function's accesses tell.

@@ -30,6 +30,16 @@ pub(super) struct BitUses {
     pub(super) cut: bool,
 }
 
+impl BitUses {
+    fn join(&mut self, other: Self) {
+        self.kinds = self.kinds.join(other.kinds);
+        self.stored |= other.stored;
+        self.passed |= other.passed;
+        self.arithmetic |= other.arithmetic;
+        self.cut |= other.cut;
+    }
+}
+
 /// Whether an argument counts as passed on, given the call and which operand it is.
 type Passes<'a> = &'a dyn Fn(ir::Inst, usize) -> bool;
 
@@ -50,14 +60,7 @@ fn fate_of(
         return f;
     }
     for u in uses.of(v) {
-        let mut follow = |w: ir::Value| {
-            let g = fate_of(func, uses, w, passes, (&mut *seen, depth + 1));
-            f.kinds = f.kinds.join(g.kinds);
-            f.stored |= g.stored;
-            f.passed |= g.passed;
-            f.arithmetic |= g.arithmetic;
-            f.cut |= g.cut;
-        };
+        let mut follow = |w: ir::Value| f.join(fate_of(func, uses, w, passes, (&mut *seen, depth + 1)));
         match *u {
             Use::Edge(_, p) => follow(p),
             Use::Inst(i, n) => match func.dfg.insts[i].opcode() {
@@ -91,15 +94,9 @@ fn fate_of(
                 Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr if moves_half(func, i) => {
                     follow(func.dfg.first_result(i));
                 }
+                // A sign or lane mask perhaps: a move as far as evidence goes, if it ends in a float.
                 Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bitselect | Opcode::Shuffle | Opcode::Bnot => {
-                    // A sign or lane mask perhaps: a move as far as evidence goes, if it ends in a
-                    // float.
-                    let g = fate_of(func, uses, func.dfg.first_result(i), passes, (&mut *seen, depth + 1));
-                    f.kinds = f.kinds.join(g.kinds);
-                    f.stored |= g.stored;
-                    f.passed |= g.passed;
-                    f.arithmetic |= g.arithmetic;
-                    f.cut |= g.cut;
+                    follow(func.dfg.first_result(i));
                 }
                 // Bytes that are put elsewhere in a word are moved, too.
                 _ if bytes_of(func, i).is_some() => follow(func.dfg.first_result(i)),
@@ -112,7 +109,7 @@ fn fate_of(
 }
 
 /// Whether an atomic update leaves in memory what it is given.
-pub(super) fn exchanges(func: &ir::Function, inst: ir::Inst) -> bool {
+fn exchanges(func: &ir::Function, inst: ir::Inst) -> bool {
     matches!(func.dfg.insts[inst], ir::InstructionData::AtomicRmw { op: ir::AtomicRmwOp::Xchg, .. })
 }
 

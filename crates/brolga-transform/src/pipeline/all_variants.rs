@@ -212,7 +212,7 @@ fn derive_all(
 }
 
 /// Why tasks of forks have to run one after the other, on one tape: cotangents that come in
-/// fragments are known to one segment, a debug run knows the shadows that it is told of, and sums
+/// pieces are known to one segment, a debug run knows the shadows that it is told of, and sums
 /// of each task are added up in another order than the program's.
 fn one_tape(found: &Derivation, account: Option<String>, asked: DerivationInput<'_>) -> Option<String> {
     let unaligned = found.pieces && asked.program.unaligned_doubles;
