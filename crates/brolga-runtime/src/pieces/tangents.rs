@@ -265,3 +265,25 @@ pub(crate) unsafe fn word(at: usize) -> u64 {
     // SAFETY: our contract.
     unsafe { (at as *const u64).read_unaligned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::DirtyMemory;
+
+    #[test]
+    fn tasks_hand_back_what_they_clean_and_what_they_make_dirty() {
+        let mut fork = DirtyMemory::default();
+        [64, 68, 4096].map(|half| fork.insert(half, 8));
+        assert_eq!([64, 68, 72, 4096].map(|half| fork.contains(half)), [true, true, false, true]);
+        let mut tasks = [DirtyMemory::default(), DirtyMemory::default()];
+        // What was dirty in another fork is forgotten.
+        tasks[1].insert(128, 8);
+        tasks.iter_mut().for_each(|t| t.begin_task(&fork));
+        assert_eq!([128, 64].map(|half| tasks[1].contains(half)), [false, true]);
+        tasks[0].remove(64);
+        tasks[1].insert(72, 16);
+        fork.end_tasks(tasks.iter_mut());
+        assert_eq!(fork.take(), [(68, 8), (72, 16), (4096, 8)]);
+        assert_eq!(fork.len(), 0);
+    }
+}
