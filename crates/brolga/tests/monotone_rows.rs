@@ -110,16 +110,15 @@ impl RowLoop {
         let &Self { stride, bytes, outer_step, inner_step, .. } = self;
         line("function %f(i64, i64, i64) -> f64 system_v {\nblock0(v0: i64, v1: i64, v2: i64):");
         line("v3 = iconst.i64 0\nv4 = f64const 0.0\nv5 = iconst.i64 1");
-        line(&format!(
-            "v6 = iconst.i64 {stride}\nv7 = iconst.i64 {bytes}\nv8 = iconst.i64 {outer_step}\nv9 = iconst.i64 {inner_step}"
-        ));
+        for (v, n) in [(6, stride), (7, bytes), (8, outer_step), (9, inner_step)] {
+            line(&format!("v{v} = iconst.i64 {n}"));
+        }
         let shift = if self.shifted { "v90 = iconst.i64 16" } else { "v90 = iconst.i64 0" };
         line(shift);
         line(if self.handed_on { "v10 = load.i64 v1" } else { "v10 = iconst.i64 0" });
         if self.round_it {
-            line(
-                "jump block20(v3, v4)\nblock20(v80: i64, v81: f64):\nv82 = icmp sle v80, v5\nbrif v82, block1(v3, v10, v81), block21",
-            );
+            line("jump block20(v3, v4)\nblock20(v80: i64, v81: f64):");
+            line("v82 = icmp sle v80, v5\nbrif v82, block1(v3, v10, v81), block21");
         } else {
             line("jump block1(v3, v10, v4)");
         }

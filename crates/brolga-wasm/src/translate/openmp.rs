@@ -232,8 +232,8 @@ pub(super) fn refused(name: &str) -> [&'static str; 2] {
         }
         _ if name.starts_with("omp_") => [
             "it asks for, or sets, what tasks do not have",
-            "ask for `omp_get_thread_num`, `omp_get_num_threads`, `omp_get_max_threads` or `omp_in_parallel`, or leave it out \
-             of what is differentiated (`#ifdef _OPENMP`)",
+            "ask for `omp_get_thread_num`, `omp_get_num_threads`, `omp_get_max_threads` or `omp_in_parallel`, \
+             or leave it out of what is differentiated (`#ifdef _OPENMP`)",
         ],
         "__kmpc_critical" | "__kmpc_end_critical" => {
             [meets, "name what threads add up in a `reduction` clause, in place of the critical section"]

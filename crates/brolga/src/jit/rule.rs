@@ -467,7 +467,7 @@ impl DerivedRule {
     /// nothing if they run on threads, or if there are none.
     ///
     /// ```
-    /// # use brolga::{Arg, ArgSpec, DerivedRule, Effort, Error, Mode, Options, Request, TapeKind, cranelift_codegen::data_value::DataValue};
+    /// # use brolga::{ArgSpec, DerivedRule, Options, Request};
     /// # let text = "function %square(f64) -> f64 { block0(v0: f64): v1 = fmul v0, v0 return v1 }";
     /// # let mut program = brolga::Program::new();
     /// # let square = program.define("square", cranelift_reader::parse_functions(text)?.remove(0), |_| 0)?;
