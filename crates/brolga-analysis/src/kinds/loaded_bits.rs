@@ -94,7 +94,8 @@ fn fate_of(
                 Opcode::Uextend | Opcode::Ireduce | Opcode::Ishl | Opcode::Ushr if moves_half(func, i) => {
                     follow(func.dfg.first_result(i));
                 }
-                // A sign or lane mask perhaps: a move as far as evidence goes, if it ends in a float.
+                // A sign or lane mask perhaps: a move as far as evidence goes, if it ends in a
+                // float.
                 Opcode::Band | Opcode::Bor | Opcode::Bxor | Opcode::Bitselect | Opcode::Shuffle | Opcode::Bnot => {
                     follow(func.dfg.first_result(i));
                 }
