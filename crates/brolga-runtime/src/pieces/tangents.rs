@@ -273,7 +273,9 @@ mod tests {
     #[test]
     fn tasks_hand_back_what_they_clean_and_what_they_make_dirty() {
         let mut fork = DirtyMemory::default();
-        [64, 68, 4096].map(|half| fork.insert(half, 8));
+        for half in [64, 68, 4096] {
+            fork.insert(half, 8);
+        }
         assert_eq!([64, 68, 72, 4096].map(|half| fork.contains(half)), [true, true, false, true]);
         let mut tasks = [DirtyMemory::default(), DirtyMemory::default()];
         // What was dirty in another fork is forgotten.
