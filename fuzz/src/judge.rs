@@ -10,7 +10,8 @@ use brolga::{DerivedRule, Effort, Error, MemoryMode, Mode, Options, Untracked};
 use brolga_driver::inputs::oracle_args;
 use brolga_driver::protocol::{Share, derive, dump_violations, violations};
 use brolga_driver::value::{Item, Num};
-use brolga_driver::{Directive, File, Invocation, Memory, Outcome, compare, quiet, run};
+use brolga_driver::{Directive, File, Invocation, Memory, Outcome, compare, run};
+use brolga_ir::panics;
 use brolga_oracle::{Limits, Oracle, OracleError, OracleOutcome};
 
 mod second;
@@ -36,7 +37,7 @@ pub enum Thoroughness {
 
 /// Judge the first `; grad:` line of a file's text.
 pub fn judge(text: &str, care: Thoroughness) -> Verdict {
-    match quiet::catch(|| try_judge(text, care)) {
+    match panics::catch(|| try_judge(text, care)) {
         Ok(Ok(verdict) | Err(verdict)) => verdict,
         Err(panic) => wrong(format!("panic {}", template(&panic)), panic),
     }

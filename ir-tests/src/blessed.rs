@@ -8,7 +8,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use brolga::{Options, Stage};
-use brolga_driver::{Directive, File, quiet};
+use brolga_driver::{Directive, File};
+use brolga_ir::panics;
 use similar::TextDiff;
 
 use crate::Complaints;
@@ -57,7 +58,7 @@ fn render(file: &File, path: &Path, stages: &[Stage]) -> Result<String, String> 
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut out = format!("Stages of {name}. Rewritten by `cargo xtask bless`.\n");
     for request in requests(file) {
-        let dumps = quiet::catch(|| brolga::dumps(&file.program, &request.request, &Options::full(), stages))
+        let dumps = panics::catch(|| brolga::dumps(&file.program, &request.request, &Options::full(), stages))
             .map_err(|panic| format!("dump: panic: {panic}"))?
             .map_err(|e| format!("dump: {e}"))?;
         for (stage, dump) in stages.iter().zip(dumps) {

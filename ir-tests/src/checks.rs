@@ -4,7 +4,8 @@ use brolga::{DerivedRule, Error, FuncKey, Inline, MemoryMode, Options, Request, 
 use brolga_driver::check::{Tolerances, check};
 use brolga_driver::protocol::{Share, derive, disagreement_with_tape, dump_violations, shape_violations, violations};
 use brolga_driver::text::{ErrorLine, GradLine, TrapLine};
-use brolga_driver::{Directive, File, Invocation, Memory, compare, guess, quiet, run};
+use brolga_driver::{Directive, File, Invocation, Memory, compare, guess, run};
+use brolga_ir::panics;
 
 use crate::Complaints;
 
@@ -214,7 +215,7 @@ fn described(e: Error) -> String {
 
 /// A panic is a failure like any other.
 fn caught(work: impl FnOnce() -> Result<Complaints, String>) -> Complaints {
-    match quiet::catch(work) {
+    match panics::catch(work) {
         Ok(Ok(complaints)) => complaints,
         Ok(Err(message)) => vec![message],
         Err(panic) => vec![format!("panic: {panic}")],

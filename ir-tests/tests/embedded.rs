@@ -15,12 +15,13 @@ use brolga_driver::inputs::inputs;
 use brolga_driver::noise::Noise;
 use brolga_driver::value::{Num, decode_all, from_data, to_data};
 use brolga_driver::{Directive, File, Invocation, Memory};
+use brolga_ir::panics;
 use brolga_module::{
     AdError, AdModule, DataActivity, DerivedSignature, ParamActivity, ParamRole, ParamSpec, ResultRole, ReturnActivity,
     Spec,
 };
+use brolga_testing::budget;
 use brolga_testing::module::{entry, load};
-use brolga_testing::{budget, quiet};
 use cranelift_jit::JITModule;
 use cranelift_module::{DataDescription, FuncId, Linkage, Module};
 use ir_tests::cases::at_least;
@@ -349,8 +350,8 @@ fn embedded(
     builder.symbol("brolga_with_valuef", with_valuef as *const u8);
     let mut module = AdModule::new(JITModule::new(builder));
     // Cranelift panics on some functions with these flags.
-    let loaded = quiet::catch(|| load(&mut module, &file.program, call.func));
-    let Some(Ok(loaded)) = loaded else {
+    let loaded = panics::catch(|| load(&mut module, &file.program, call.func));
+    let Ok(Ok(loaded)) = loaded else {
         tally.unsupported += 1;
         return Err(AdError::Usage("the primal is not compiled".to_owned()));
     };

@@ -12,12 +12,12 @@ use brolga_driver::noise::Noise;
 use brolga_driver::text::ElemType;
 use brolga_driver::value::{Num, decode_all, from_data, to_data};
 use brolga_driver::{File, Invocation, Memory};
+use brolga_ir::panics;
 use brolga_module::{
     AdError, AdModule, DerivedSignature, ParamActivity, ParamRole, ParamSpec, ResultRole, ReturnActivity, Spec,
     StructLayout,
 };
 use brolga_testing::module::{entry, load};
-use brolga_testing::quiet;
 use cranelift_jit::JITModule;
 use cranelift_module::FuncId;
 use ir_tests::cases::at_least;
@@ -182,7 +182,7 @@ fn embedded(file: &File, run: &mut Run<'_>, (forward, in_struct): (bool, bool)) 
     let call = run.call;
     let refused = |why: &str| AdError::Usage(why.to_owned());
     let mut module = AdModule::new(JITModule::new(brolga_testing::jit::host()));
-    let Some(Ok(loaded)) = quiet::catch(|| load(&mut module, &file.program, call.func)) else {
+    let Ok(Ok(loaded)) = panics::catch(|| load(&mut module, &file.program, call.func)) else {
         return Err(refused("the primal is not compiled"));
     };
     let first = module.derivative(loaded.functions[&call.symbol], &gradient(call, in_struct))?;

@@ -32,7 +32,7 @@ fn search<T: std::fmt::Debug>(name: &str, strategy: impl Strategy<Value = T>, or
         };
         let result = runner.run(&strategy, |input| {
             tried.set(tried.get() + 1);
-            brolga_driver::quiet::catch(|| oracle(&input)).map_err(TestCaseError::fail)
+            brolga_ir::panics::catch(|| oracle(&input)).map_err(TestCaseError::fail)
         });
         if let Err(e) = result {
             panic!("{name}: {e}");

@@ -23,7 +23,8 @@ use brolga_driver::noise::Noise;
 use brolga_driver::protocol::reseeded;
 use brolga_driver::text::{Call, Clauses, Directive, ElemType, GradLine, Literal, TrapLine};
 use brolga_driver::value::{decode_all, from_data};
-use brolga_driver::{BoundArg, Invocation, Item, Num, Outcome, compare, quiet};
+use brolga_driver::{BoundArg, Invocation, Item, Num, Outcome, compare};
+use brolga_ir::panics;
 use brolga_oracle::{BufferRef, Elem, Oracle, OracleArg, Tangent, fd};
 use brolga_testing::budget::{Depth, depth};
 use brolga_wasm::{FuncType, Gradient, Instance, Module, Val, ValType};
@@ -106,7 +107,7 @@ pub(crate) fn trials(root: &Path) -> Vec<Trial> {
             all.push(Trial::test(name, move || {
                 let loaded: &Result<Loaded, String> = loaded.get_or_init(|| load(&path, calls));
                 let complaints = match loaded {
-                    Ok(loaded) => quiet::catch(|| match &directive {
+                    Ok(loaded) => panics::catch(|| match &directive {
                         Some(Directive::Trap(line)) => check_trap(loaded, line),
                         Some(Directive::Grad(line)) => check(loaded, line),
                         _ => Ok(Vec::new()),
@@ -565,7 +566,7 @@ impl<'a> Subject<'a> {
 
     /// Two instances in two threads, one derivative.
     fn threads(&self, first: &Outcome, found: &mut Vec<String>) {
-        let work = || quiet::catch(|| self.gradient(&self.call, LEAVE));
+        let work = || panics::catch(|| self.gradient(&self.call, LEAVE));
         let outcomes = std::thread::scope(|s| [s.spawn(work), s.spawn(work)].map(|h| h.join()));
         for outcome in outcomes {
             match outcome {

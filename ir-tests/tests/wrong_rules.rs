@@ -324,7 +324,7 @@ block2:
         .map(|m| {
             let wrong = edits::apply(&d, m);
             let rule = |o: &Options| DerivedRule::from_derivation(wrong.clone(), &call.request(), o);
-            brolga_driver::quiet::catch(|| {
+            brolga_ir::panics::catch(|| {
                 noticed(&file.program, line, &call, MemoryMode::Leave, &rule).map_err(|e| e.to_string())
             })
         })

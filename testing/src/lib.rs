@@ -1,6 +1,6 @@
 //! What tests of several crates share: programs from texts, an allocator that counts, tests that
 //! need a process of their own, functions that are compiled as they are, commands from outside,
-//! panics that are not printed, and how much is tried.
+//! and how much is tried.
 //!
 //! Only tests use this crate, as a dev-dependency by path: what is published does not mention it.
 
@@ -11,7 +11,6 @@ pub mod counting;
 pub mod jit;
 pub mod module;
 pub mod noise;
-pub mod quiet;
 pub mod text;
 
 pub use budget::{asked, budget, is_quick, shares};

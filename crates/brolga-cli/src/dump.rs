@@ -12,7 +12,7 @@
 use std::ffi::OsStr;
 
 use brolga::{Error, Options, Stage};
-use brolga_driver::quiet;
+use brolga_ir::panics;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command};
 use similar::TextDiff;
@@ -148,7 +148,7 @@ fn stages() -> String {
 }
 
 pub(crate) fn caught<T>(stage: &'static str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-    quiet::catch(work).unwrap_or_else(|message| Err(Error::Internal { stage, message }))
+    panics::catch(work).unwrap_or_else(|message| Err(Error::Internal { stage, message }))
 }
 
 fn with_newline(mut text: String) -> String {

@@ -8,8 +8,9 @@
 //! **Cost.** A compilation and a run for each call.
 
 use brolga::Error;
+use brolga_driver::output;
 use brolga_driver::run::primal;
-use brolga_driver::{output, quiet};
+use brolga_ir::panics;
 use clap::Args;
 
 use crate::args::{CallOptions, FileArg, Limit};
@@ -41,7 +42,7 @@ pub fn run(args: &RunArgs) -> Result<(), Failure> {
         let file = read(&args.input, &args.calls)?;
         let options = CallOptions { calls: args.calls.clone(), ..CallOptions::default() };
         for job in jobs(&file, &options)? {
-            let outcome = quiet::catch(|| primal(&file.program, &job.call))
+            let outcome = panics::catch(|| primal(&file.program, &job.call))
                 .unwrap_or_else(|message| Err(Error::Internal { stage: "run", message }))
                 .map_err(|e| Failure::Run(job.name(), e))?;
             show(&match args.json {

@@ -18,7 +18,7 @@
 //! | `guess`, `place`, `value` | activities that are guessed, buffers in an instance, numbers and lists |
 //! | `tangent`, `batch`, `jacobian`, `second`, `sparsity` | other derivatives of a call |
 //! | `inputs`, `noise` | inputs as numbers that oracles move, and random ones |
-//! | `timing`, `quiet` | the clock, and panics as values |
+//! | `timing` | the clock |
 //!
 //! **Cost.** That of a file is one reading of its text. A call has fresh memory, and shares nothing
 //! with the one before but its rule.
@@ -37,7 +37,6 @@ pub mod noise;
 pub mod output;
 mod place;
 pub mod protocol;
-pub mod quiet;
 pub mod reversible;
 pub mod run;
 pub mod second;

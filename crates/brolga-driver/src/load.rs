@@ -63,12 +63,12 @@ use cranelift_reader::{ParseOptions, SourceMap, parse_test};
 use target_lexicon::Triple;
 
 use crate::bind::Invocation;
-use crate::quiet::catch;
 use crate::reversible::{KnownInverses, ReversibleFile};
 use crate::source::{self, Chunk};
 use crate::text::cursor::ParseResult;
 use crate::text::{Call, Clauses, DataLine, Directive, InverseLine, SyntaxError, UndoneFunction};
 use crate::wasm::{ModuleOptions, Wasm};
+use brolga_ir::panics::catch;
 
 /// A CLIF file, read and verified.
 #[derive(Debug)]

@@ -51,8 +51,8 @@ mod unneeded;
 use brolga::{ArgActivity, Effort, Error, MemoryMode, Mode, Options, Pass, PassSet, Program, Request, Stage, TapeKind};
 
 use crate::bind::Invocation;
-use crate::quiet::catch;
 use crate::run::{Outcome, gradient};
+use brolga_ir::panics::catch;
 use subject::Subject;
 use unmoored::{describe, run_anywhere, same_contents};
 

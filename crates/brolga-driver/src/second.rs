@@ -242,6 +242,6 @@ pub fn rules<'a>(
 /// As [`HessianRule::new`].
 pub fn rule(program: &brolga::Program, call: &Invocation, options: &brolga::Options) -> Result<HessianRule, Error> {
     let options = brolga::Options { mode: Mode::Combined, ..options.clone() };
-    crate::quiet::catch(|| HessianRule::new(program, &call.request(), &options))
+    brolga_ir::panics::catch(|| HessianRule::new(program, &call.request(), &options))
         .unwrap_or_else(|message| Err(Error::Internal { stage: "derive", message }))
 }

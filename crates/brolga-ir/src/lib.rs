@@ -18,6 +18,7 @@
 //! | `fork`, `time_loop`, `inverse_pair`, `set_inverse` | what these calls mean |
 //! | `attached`, `copies`, `origin`, `position`, `source_name` | what belongs to a function; where an instruction comes from, in words |
 //! | `entities`, `names`, `symbols`, `map`, `pages` | ids and names, tables of them, and long allocations |
+//! | `panics` | panics as values |
 //! | `print`, `dot` | derived graphs as text, and as drawings |
 //! | `verify` | the verifier of derived graphs |
 //!
@@ -44,6 +45,7 @@ pub mod names;
 pub mod options;
 pub mod origin;
 mod pages;
+pub mod panics;
 mod passes;
 mod position;
 pub mod print;

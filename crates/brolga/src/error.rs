@@ -7,13 +7,25 @@
 //! caller broke a documented precondition ([`Error::Usage`]). Anything else is a bug in Brolga and
 //! says so ([`Error::Internal`]). A [`Trap`] names the instruction of the primal, as far as it is
 //! known. [`Error::has_no_batch`] and [`Error::is_too_wide`] say where one direction may do if
-//! several do not.
+//! several do not. `caught` makes an internal error of a panic.
 //!
 //! **Cost.** None, where nothing goes wrong. A trap is boxed, so that a result that holds none is
 //! short.
 
-use brolga_ir::Diagnostics;
+use brolga_ir::{Diagnostics, Program, panics};
 use cranelift_codegen::ir;
+
+/// Run a stage of the work on a program, with stack enough for that; a panic becomes an internal
+/// error.
+pub(crate) fn caught<R: Send>(
+    stage: &'static str,
+    program: &Program,
+    f: impl FnOnce() -> Result<R, Error> + Send,
+) -> Result<R, Error> {
+    let bodies = program.funcs.values().filter_map(|f| f.body.as_ref());
+    let insts = bodies.map(|body| body.dfg.num_insts()).sum();
+    brolga_runtime::ample(insts, || panics::catch(f)).unwrap_or_else(|message| Err(Error::Internal { stage, message }))
+}
 
 /// A run that did not finish: the primal trapped, or one of our own run-time checks failed.
 ///

@@ -9,8 +9,7 @@
 //! [`Mode::Combined`], one function that does both. In [`Mode::Tangent`] one function computes
 //! values and tangents. [`drivers`] makes gradients, Jacobians and Hessians at points of these, and
 //! [`second`] Hessian-vector products. `jit` compiles, `stages` prints what the pipeline did,
-//! `cache` keeps rules for calls that ask for them again, `error` has what can go wrong, and
-//! `quiet` makes panics errors.
+//! `cache` keeps rules for calls that ask for them again, and `error` has what can go wrong.
 //!
 //! **Cost.** A derivative is derived and compiled once, and called as often as is wanted. By
 //! default that is done with little effort first, and with all when calls have paid for it
@@ -20,7 +19,6 @@ pub mod cache;
 pub mod drivers;
 pub mod error;
 pub mod jit;
-mod quiet;
 pub mod second;
 pub mod stages;
 

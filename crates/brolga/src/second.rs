@@ -187,7 +187,7 @@ impl HessianRule {
     pub fn new(program: &Program, request: &Request, options: &Options) -> Result<Self, Error> {
         let reverse = if options.mode == Mode::Gradient { Mode::Gradient } else { Mode::Combined };
         let isa = host_isa(options)?;
-        let called = crate::quiet::caught("derive", program, || Ok(resolved(program, &[request.func], &*isa)?))?;
+        let called = crate::error::caught("derive", program, || Ok(resolved(program, &[request.func], &*isa)?))?;
         let program = &*called;
         let first = match Self::nested(program, request, options, reverse) {
             Err(Error::Diagnostics(first)) => first,
@@ -216,7 +216,7 @@ impl HessianRule {
             _ => (gradient, Mode::Tangent),
         };
         let of_inner = Options { mode: inner, width: 1, ..options.settled() };
-        let nested = crate::quiet::caught("derive", program, || Ok(nest(program, request, &of_inner, &*isa)?))?;
+        let nested = crate::error::caught("derive", program, || Ok(nest(program, request, &of_inner, &*isa)?))?;
         let values = options.mode != Mode::Gradient;
         let options = Options { mode: outer, memory: MemoryMode::Leave, ..options.clone() };
         let rule = DerivedRule::new(&nested.program, &outer_request(request, &nested), &options)?;

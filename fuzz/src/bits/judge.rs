@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use brolga_driver::quiet;
+use brolga_ir::panics;
 use brolga_oracle::{BufferRef, Elem, Limits, Oracle, OracleArg};
 use brolga_wasm::brolga::cranelift_codegen::data_value::DataValue;
 use brolga_wasm::brolga::{Effort, Mode, Options};
@@ -62,7 +62,7 @@ impl fmt::Display for Judgement {
 
 /// Judge a function of a module.
 pub fn judge(module: &Module, case: &Case) -> Judgement {
-    let verdict = match quiet::catch(|| try_judge(module, case)) {
+    let verdict = match panics::catch(|| try_judge(module, case)) {
         Ok(Ok(()) | Err(BitsVerdict::Right)) => BitsVerdict::Right,
         Ok(Err(verdict)) => verdict,
         Err(panic) => BitsVerdict::Wrong(format!("panic {}", template(&panic)), panic),

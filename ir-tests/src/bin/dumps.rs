@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use brolga::{Options, Stage};
-use brolga_driver::{File, quiet};
+use brolga_driver::File;
+use brolga_ir::panics;
 use ir_tests::{cases, checks};
 
 fn main() {
@@ -15,7 +16,7 @@ fn main() {
         for request in checks::requests(&file) {
             println!("==== {name} {}", request.name);
             let all = || brolga::dumps(&file.program, &request.request, &Options::full(), &Stage::ALL);
-            match quiet::catch(all) {
+            match panics::catch(all) {
                 Ok(Ok(all)) => all.iter().zip(Stage::ALL).for_each(|(text, s)| println!("---- {}\n{text}", s.name())),
                 Ok(Err(e)) => println!("{e}"),
                 Err(panic) => println!("panic: {panic}"),

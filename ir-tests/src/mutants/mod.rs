@@ -22,7 +22,8 @@ use brolga::{DerivedRule, Error, MemoryMode, Options, Pass, PassSet, Program, Re
 use brolga_driver::check::{Tolerances, check};
 use brolga_driver::protocol::{derive, disagreement_with_tape_of, shape_violations, violations_in};
 use brolga_driver::text::GradLine;
-use brolga_driver::{Directive, File, Invocation, compare, quiet, run};
+use brolga_driver::{Directive, File, Invocation, compare, run};
+use brolga_ir::panics;
 use brolga_transform::Derivation;
 
 use crate::checks::requests;
@@ -101,7 +102,7 @@ impl<'a> Subject<'a> {
     fn judge(&self, derivation: &Derivation) -> Fate {
         // The first rule that compiles serves all lines, unless its runs leave traces.
         let compile = |options: &Options| DerivedRule::from_derivation(derivation.clone(), &self.request, options);
-        let checked = quiet::catch(|| {
+        let checked = panics::catch(|| {
             for (line, call) in &self.lines {
                 if let Some(check) = noticed(&self.file.program, line, call, self.memory, &compile)? {
                     return Ok(Some(check));

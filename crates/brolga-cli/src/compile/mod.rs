@@ -31,7 +31,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use brolga::{ArgActivity, Elem, Error, FuncKey, MemoryMode, Options, Program, Request};
-use brolga_driver::{File, guess, quiet};
+use brolga_driver::{File, guess};
+use brolga_ir::panics;
 use brolga_module::{
     DerivedSignature, EmbeddedFunction, EmbeddedFunctions, FloatCount, ParamActivity, ParamRole, ParamSpec, ResultRole,
     ReturnActivity, Room, Spec, embed, is_function_of_c,
@@ -166,10 +167,9 @@ pub fn run(args: &CompileArgs) -> Result<(), Failure> {
     let triple = isa.triple().clone();
     let bytes = image.as_ref().map(|i| (&i.symbol[..], &i.contents[..]));
     // Cranelift panics where a machine lacks what a function asks for, such as vectors.
-    let object =
-        quiet::catch(|| object::object(isa, &in_short(&args.input.file), &roots, bytes)).unwrap_or_else(|message| {
-            Err(Failure::Other(format!("Cranelift makes no code of it for {triple}: {message}")))
-        })?;
+    let object = panics::catch(|| object::object(isa, &in_short(&args.input.file), &roots, bytes)).unwrap_or_else(
+        |message| Err(Failure::Other(format!("Cranelift makes no code of it for {triple}: {message}"))),
+    )?;
     let version = env!("CARGO_PKG_VERSION");
     let mut made = vec![
         format!("Derivatives of functions of {}.", in_short(&args.input.file)),
@@ -421,7 +421,7 @@ impl WantedFunction {
             let mut spec = self.spec(mode);
             (spec.struct_of_results, spec.growing) = (args.in_struct, args.growing);
             let derive = |spec: &Spec| {
-                quiet::catch(|| embed(&file.program, self.func, spec, &options, isa).map_err(Error::Diagnostics))
+                panics::catch(|| embed(&file.program, self.func, spec, &options, isa).map_err(Error::Diagnostics))
                     .unwrap_or_else(|message| Err(Error::Internal { stage: "compile", message }))
                     .map_err(|e| Failure::Run(self.primal.name.clone(), e))
             };

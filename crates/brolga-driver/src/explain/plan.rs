@@ -20,7 +20,7 @@ use brolga_transform::{Stages, derive_with};
 use cranelift_codegen::ir::{self, Type};
 
 use super::names::Names;
-use crate::quiet;
+use brolga_ir::panics;
 
 /// One derived function.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ pub fn plans(
         })?;
         Ok(out)
     };
-    quiet::catch(derive).unwrap_or_else(|message| Err(Error::Internal { stage: "derive", message }))
+    panics::catch(derive).unwrap_or_else(|message| Err(Error::Internal { stage: "derive", message }))
 }
 
 struct Describe<'a, 's> {

@@ -18,9 +18,9 @@ use crate::bind::{BoundArg, Invocation};
 use crate::compare::close;
 use crate::memory::Memory;
 use crate::noise::Noise;
-use crate::quiet::catch;
 use crate::run::{Outcome, collect, gradient, items, primal_in};
 use crate::value::{Num, is_float, to_data};
+use brolga_ir::panics::catch;
 
 /// Differentiate; a panic inside is the bug that it is, but does not end the process.
 pub fn derive(program: &Program, request: &Request, options: &Options) -> Result<DerivedRule, Error> {

@@ -72,7 +72,7 @@ impl<R> Batch<R> {
     }
 
     fn run(&self, i: usize) -> TaskResult<R> {
-        crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(|| (self.task)(i))))
+        brolga_ir::panics::quietly(|| catch_unwind(AssertUnwindSafe(|| (self.task)(i))))
     }
 
     /// The next task for the caller.
@@ -179,7 +179,7 @@ mod tests {
     fn a_panic_is_the_callers() {
         for at in [0, 3] {
             let run = || run(4, 0, move |i| assert_ne!(i, at, "task {i}"));
-            let panic = crate::quiet::quietly(|| catch_unwind(run)).expect_err("a task panics");
+            let panic = brolga_ir::panics::quietly(|| catch_unwind(run)).expect_err("a task panics");
             assert!(panic.downcast_ref::<String>().is_some_and(|text| text.contains(&format!("task {at}"))));
         }
     }

@@ -17,7 +17,6 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use brolga_clif::simplify_cfg::has_aliases;
@@ -258,8 +257,7 @@ fn attempt(function: &UncompiledFunction, isa: &dyn TargetIsa) -> Result<Code, S
     };
     // Cranelift panics on some instructions that a back end does not support. Its tables are
     // dropped then.
-    crate::quiet::quietly(|| catch_unwind(AssertUnwindSafe(compiled)))
-        .unwrap_or_else(|panic| Err(crate::quiet::text(&*panic).unwrap_or_default()))
+    brolga_ir::panics::catch(compiled).unwrap_or_else(Err)
 }
 
 /// Have the back end compile a function as it is, if nothing is to be done to it before: with

@@ -56,7 +56,7 @@ impl Primal {
         }
         needed.sort_unstable();
         needed.dedup();
-        crate::quiet::caught("compile", program, || {
+        crate::error::caught("compile", program, || {
             let compiled = compile::primals(program, roots, &needed, options)?;
             let entry = |k: FuncKey| compiled.address(&format!("{}.entry", program.funcs[k].symbol));
             let entries = roots.iter().filter_map(|&k| Some((k, entry(k)?))).collect();

@@ -442,7 +442,7 @@ impl DerivedRule {
         // It is made once, so that it is made to be fast, whatever is derived.
         let options = inner.tiers.as_ref().map(Tiers::full);
         let add = || compile::add_primal(&inner.compiled, &inner.program, inner.request.func, options);
-        let made = || crate::quiet::caught("compile", &inner.program, add);
+        let made = || crate::error::caught("compile", &inner.program, add);
         inner.primal.get_or_init(made).as_ref().map_err(Clone::clone)
     }
 
@@ -518,7 +518,7 @@ impl Tier for DerivedRule {
     fn make(program: &Program, request: &Request, options: &Options, beside: Sharing<'_, Self>) -> Result<Self, Error> {
         let isa = host_isa(options)?;
         // A panic on an input is a bug of ours; an embedder should hear of it as an error.
-        crate::quiet::caught("derive", program, || {
+        crate::error::caught("derive", program, || {
             let d = brolga_transform::derive_unverified(program, request, options, &*isa)?;
             Self::compiled(d, request, options, beside)
         })
