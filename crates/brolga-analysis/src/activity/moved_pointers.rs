@@ -12,6 +12,7 @@ use cranelift_codegen::ir;
 
 use super::answer::State;
 use super::context::ActivityCx;
+use crate::kinds::loaded_bits::is_only_stored;
 use crate::kinds::number_uses::NumberInput;
 use crate::lattice::kinds::Kinds;
 use crate::memory::reaching_store;
@@ -79,6 +80,17 @@ impl ActivityCx<'_> {
             pointers: i.pointers,
         };
         input.uses_of(v, |cell| i.contents.of_cell(cell)).is_number()
+    }
+
+    /// Whether a word is moved as it is, so that the run can ask its shadow what it is. A typed
+    /// tape records no addresses, and a word of an instance's memory has no shadow to ask.
+    pub(super) fn is_asked(&self, v: ir::Value, k: Kinds) -> bool {
+        let i = self.input;
+        !i.derived_again
+            && !i.program.vmctx_pointers_only
+            && k.floats() == Kinds::F64
+            && matches!((i.lanes[v], self.answer.lane[v]), (0, _) | (8, 8))
+            && is_only_stored(i.func, i.uses, v)
     }
 
     /// A copy of a pointer or of a float, and nothing says which: a float's cotangent goes back in

@@ -525,6 +525,10 @@ impl ActivityCx<'_> {
         // On a typed tape there are no addresses among integers.
         let pointer = k.has(Kinds::POINTER) && !is_integer_access(func, inst);
         if moved && bytes == 8 && pointer && k.has_float() && is_handed_on(func, self.input.uses, v) {
+            if self.is_asked(v, k) {
+                self.answer.lane[v] = 8;
+                return State::Varied { definite: false };
+            }
             self.either(inst);
         }
         let becomes =

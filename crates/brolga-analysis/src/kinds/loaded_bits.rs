@@ -125,7 +125,13 @@ pub(crate) fn is_handed_on(func: &ir::Function, uses: &Uses, v: ir::Value) -> bo
     fate.stored || fate.passed
 }
 
-/// The same, or a part of it goes there.
+/// Whether nothing becomes of a value but that it is stored as it is.
+pub fn is_only_stored(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
+    let is_store = |u: &Use| matches!(*u, Use::Inst(i, 0) if func.dfg.insts[i].opcode() == Opcode::Store);
+    uses.of(v).iter().all(is_store) && !uses.of(v).is_empty()
+}
+
+/// Whether it goes there, or a part of it does.
 pub(crate) fn goes_on(func: &ir::Function, uses: &Uses, v: ir::Value) -> bool {
     let fate = fate(func, uses, v);
     fate.stored || fate.passed || fate.cut

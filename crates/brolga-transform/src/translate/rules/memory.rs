@@ -21,7 +21,7 @@ use brolga_ir::{MemoryMode, TapeKind};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstructionData, Opcode, Type, types};
 
-use crate::translate::rules::moved_pointers::{address_or_null, expect_no_cotangent, expect_no_pointer};
+use crate::translate::rules::moved_pointers::{address_or_null, expect_no_cotangent, expect_no_pointer, move_word};
 use crate::translate::stmt::{Cx, FragmentKind, StmtCx};
 
 /// `z = load p+off`.
@@ -130,6 +130,7 @@ pub(crate) fn store(cx: &mut StmtCx<'_, '_, '_>) {
     let off = brolga_analysis::query::access_offset(cx.func(), inst);
     remember(cx, addr, off, stored_type(cx.func(), inst), 0);
     let x = brolga_analysis::query::stored_operand(cx.func(), inst).expect("a store writes a value");
+    move_word(cx, addr, off, x);
     match cx.facts().activity.mem[inst] {
         // Most likely a number: that may be stored anywhere.
         MemRole::Float(shape @ (Shape::Bytes { .. } | Shape::Demand { .. })) => {

@@ -6,32 +6,40 @@
 //!
 //! **Answer.** A copy of bytes asks the shadow: a word that is an address there is copied by the
 //! forward pass, and taken out of the target by the pullback, before cotangents are moved
-//! (`brolga_runtime::calls::moved_pointers`). A word that is loaded as an integer traps if its
-//! shadow is an address; so does a copy in a derivative that is derived again. Nothing is asked
-//! where no function of the program loads an address: shadows of pointers in memory do not matter
-//! then. What is loaded by a float's type is asked only where callers keep a pointer in the same
-//! field.
+//! (`brolga_runtime::calls::moved_pointers`). A word that is loaded and stored as it is does the
+//! same: its delta goes from the load to the store. One that becomes something else in between
+//! traps if its shadow is an address; so do all, and copies, in a derivative that is derived again,
+//! where a tangent moves as the word does. Nothing is asked where no function of the program loads
+//! an address: shadows of pointers in memory do not matter then. What is loaded by a float's type
+//! is asked only where callers keep a pointer in the same field.
 //!
 //! ```text
 //! call %memcpy(to, from, n)      call %brolga_copy_pointers(to, δto, from, δfrom, n, least)
 //!                                call %memcpy(to, from, n)
+//! v = load.i64 p                 δv = shadow.i64[p] - v, or 0 if one of the two is no address
+//! store v, q                     shadow.i64[q] = v + δv;  if δv is 0, what it was, or 0 if that
+//!                                is an address
 //! v = load.i64 p                 v' = shadow.i64[p];  trapif v is an address, and v' another
+//! w = ixor v, u
 //! ```
 //!
-//! **Cost.** In the forward pass a look at each word of the shadow of what is copied, and a load
-//! and two comparisons for a word.
+//! **Cost.** In the forward pass a look at each word of the shadow of what is copied. For a word
+//! two loads of the shadow, a store and five comparisons; in the pullback a load, a store and a
+//! comparison.
 //!
 //! **Source.** Shadow pointers: Enzyme (Moses and Churavy, 2020).
 
 use brolga_analysis::MemRole;
+use brolga_analysis::kinds::loaded_bits::is_only_stored;
 use brolga_analysis::lattice::kinds::Kinds;
 use brolga_analysis::memory::reaching_store::last_store;
 use brolga_analysis::query::cell::cell_of;
 use brolga_analysis::query::{access_bytes, access_offset, is_integer_access, is_plain_integer};
+use brolga_analysis::uses::Use;
 use brolga_ir::TapeKind;
 use brolga_ir::inst::{AdOp, Arith, Check, Defs, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, types};
+use cranelift_codegen::ir::{self, Opcode, types};
 
 use crate::translate::stmt::{Cx, FragmentKind, wide};
 
@@ -48,6 +56,9 @@ const I64: ir::Type = types::I64;
 pub(crate) fn expect_no_pointer(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32) {
     let (inst, z) = (cx.inst(), cx.results()[0]);
     let Some(place) = cx.facts().place(addr, off).filter(|_| may_move_pointer(cx, inst, z)) else { return };
+    if cx.facts().options.tape != TapeKind::Typed && is_asked(cx, z) {
+        return moved_delta(cx, place);
+    }
     let w = FragmentKind::After;
     let least = if cx.facts().activity.lane[z] == 4 { LEAST_AMONG_SINGLES } else { LEAST };
     if ![I64, types::F64].contains(&cx.ty(z)) {
@@ -61,6 +72,67 @@ pub(crate) fn expect_no_pointer(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i3
         _ => cx.emit(w, AdOp::Arith(Arith::Bitcast, [Val::Primal(z)].into(), I64), I64),
     };
     trap_if_pointer(cx, w, place, loaded, least);
+}
+
+/// Whether a word is moved as it is, between places that have shadows, and the run asks whether it
+/// is a pointer. Bits of singles are not asked: one beside a zero may look like an address.
+pub(crate) fn is_asked(cx: Cx<'_, '_, '_, '_>, v: ir::Value) -> bool {
+    let (func, facts) = (cx.func(), cx.facts());
+    let Some(load) = func.dfg.value_def(v).inst().filter(|&i| func.dfg.insts[i].opcode() == Opcode::Load) else {
+        return false;
+    };
+    let is_target = |u: &Use| match *u {
+        Use::Inst(store, _) => {
+            facts.activity.mem[store] != MemRole::Pointer && facts.delta(func.dfg.inst_args(store)[1]).is_some()
+        }
+        Use::Edge(..) => false,
+    };
+    cx.ty(v) == I64
+        && facts.activity.lane[v] != 4
+        && facts.delta(func.dfg.inst_args(load)[0]).is_some()
+        && is_only_stored(func, facts.uses, v)
+        && facts.uses.of(v).iter().all(is_target)
+        && may_move_pointer(cx, load, v)
+}
+
+/// The delta of a word that has been loaded, if it is a pointer; else zero.
+fn moved_delta(cx: Cx<'_, '_, '_, '_>, place: ShadowPlace) {
+    let (w, z) = (FragmentKind::After, cx.results()[0]);
+    let delta = cx.emit(w, AdOp::LoadDelta { place, loaded: Val::Primal(z) }, I64);
+    let shadow = shadow_word(cx, w, place);
+    let [is_pointer, has_one] = [Val::Primal(z), shadow].map(|word| is_address(cx, w, word, LEAST));
+    let moved = cx.emit(w, AdOp::Arith(Arith::Band, [is_pointer, has_one].into(), types::I8), types::I8);
+    let zero = cx.iconst(w, 0);
+    cx.push(w, [(Val::Delta(z), I64)].into(), AdOp::Arith(Arith::Select, [moved, delta, zero].into(), I64));
+}
+
+/// What a shadow holds, as a word.
+fn shadow_word(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, place: ShadowPlace) -> Val {
+    let loaded = cx.iconst(w, 0);
+    cx.emit(w, AdOp::LoadDelta { place, loaded }, I64)
+}
+
+/// A store of a word that has been asked: the shadow of a pointer is stored in the forward pass,
+/// and taken out by the pullback, before the cotangent is. Where there was a pointer and is none
+/// now, the forward pass stores zero.
+pub(crate) fn move_word(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, x: ir::Value) {
+    let asks = cx.facts().options.tape != TapeKind::Typed && is_asked(cx, x);
+    let Some(place) = cx.facts().place(addr, off).filter(|_| asks) else { return };
+    let w = FragmentKind::After;
+    let (old, zero) = (shadow_word(cx, w, place), cx.iconst(w, 0));
+    let was_pointer = is_address(cx, w, old, LEAST);
+    let mut op = |op: Arith, args: &[Val], ty| cx.emit(w, AdOp::Arith(op, args.into(), ty), ty);
+    let rest = op(Arith::Select, &[was_pointer, zero, old], I64);
+    let is_other = op(Arith::IsZero, &[Val::Delta(x)], types::I8);
+    let value = op(Arith::Select, &[is_other, zero, Val::Primal(x)], I64);
+    let vdelta = op(Arith::Select, &[is_other, rest, Val::Delta(x)], I64);
+    cx.push(w, Defs::default(), AdOp::StoreDelta { place, value, vdelta: Some(vdelta) });
+
+    let w = FragmentKind::Rvs;
+    let word = shadow_word(cx, w, place);
+    let (is_pointer, value) = (is_address(cx, w, word, LEAST), cx.iconst(w, 0));
+    let cotangent = cx.emit(w, AdOp::Arith(Arith::Select, [is_pointer, value, word].into(), I64), I64);
+    cx.push(w, Defs::default(), AdOp::StoreDelta { place, value, vdelta: Some(cotangent) });
 }
 
 /// A field of a record that is copied as a float: the same.

@@ -15,6 +15,7 @@ use std::cmp::Ordering;
 
 use brolga_analysis::MemRole;
 use brolga_analysis::query::{access_address, access_offset, is_integer_access};
+use brolga_ir::TapeKind;
 use brolga_ir::inst::{AdOp, Args, Arith, Check, ClearQuery, Defs, PieceOp, ShadowPlace, Shape, Val};
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{self, Type, types};
@@ -22,6 +23,7 @@ use cranelift_codegen::ir::{self, Type, types};
 use super::fit::fit;
 use super::value::{define, define_as, tangent_as};
 use crate::translate::rules::memory::{const_store_check, expect_number, floats_of};
+use crate::translate::rules::moved_pointers::is_asked;
 use crate::translate::stmt::Cx;
 use crate::translate::stmt::FragmentKind;
 
@@ -34,6 +36,11 @@ pub(super) fn load(cx: Cx<'_, '_, '_, '_>) {
         expect_no_tangent(cx, addr, off);
     }
     match cx.facts().activity.mem[inst] {
+        MemRole::Float(_) if is_moved_word(cx, z) => {
+            let place = cx.facts().place(addr, off).expect("a word that is moved has a shadow");
+            let op = AdOp::LoadTangent { place, ty: types::I64 };
+            cx.push(FragmentKind::After, [(Val::Delta(z), types::I64)].into(), op);
+        }
         MemRole::Float(shape) if cx.facts().is_active(z) => match read(cx, addr, off, shape) {
             Some(t) if matches!(shape, Shape::Bytes { .. }) => {
                 let t = widened(cx, t, in_memory(shape), cx.ty(z));
@@ -46,6 +53,14 @@ pub(super) fn load(cx: Cx<'_, '_, '_, '_>) {
         _ if cx.facts().is_active(z) => define(cx, z, None),
         MemRole::Float(_) | MemRole::None | MemRole::Kill { .. } => {}
     }
+}
+
+/// Whether a word is moved as it is in a derivative that is derived again: its tangent is moved as
+/// a word, too, since it may be the shadow of a pointer.
+fn is_moved_word(cx: Cx<'_, '_, '_, '_>, v: ir::Value) -> bool {
+    cx.facts().options.tape == TapeKind::Typed
+        && cx.facts().activity.shape(cx.func(), v) == Some(Shape::F64)
+        && is_asked(cx, v)
 }
 
 /// A load of an integer that becomes a number: a trap if a tangent lies there. Poison is none: an
@@ -71,6 +86,10 @@ pub(super) fn store(cx: Cx<'_, '_, '_, '_>) {
     let off = access_offset(cx.func(), inst);
     let x = cx.args()[0];
     match cx.facts().activity.mem[inst] {
+        MemRole::Float(Shape::F64) if is_moved_word(cx, x) => {
+            const_store_check(cx, addr);
+            write(cx, addr, off, Val::Delta(x), Shape::F64);
+        }
         MemRole::Float(shape) => {
             const_store_check(cx, addr);
             let t = if matches!(shape, Shape::Bytes { .. }) {
