@@ -71,6 +71,11 @@ pub struct ActivityInput<'a> {
     pub demanded: bool,
     /// Whether the derivative is going to be derived again: then no account of pieces can be kept.
     pub derived_again: bool,
+    /// Whether a word that is loaded and stored as it is need not be known: the run asks what it
+    /// is, or its tangent moves as it does.
+    pub asks: bool,
+    /// Loads that are taken for pointers only because pointers lie about.
+    pub guessed: &'a EntitySet<ir::Value>,
 }
 
 impl<'a> ActivityInput<'a> {

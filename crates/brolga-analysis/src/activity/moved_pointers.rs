@@ -82,13 +82,12 @@ impl ActivityCx<'_> {
         input.uses_of(v, |cell| i.contents.of_cell(cell)).is_number()
     }
 
-    /// Whether a word is moved as it is, so that the run can ask its shadow what it is. A typed
-    /// tape records no addresses, and a word of an instance's memory has no shadow to ask.
+    /// Whether a word among pointers is moved as it is, and need not be known. In forward mode that
+    /// is derived again it is moved as a double, whatever it is: no account of pieces is kept.
     pub(super) fn is_asked(&self, v: ir::Value, k: Kinds) -> bool {
         let i = self.input;
-        !i.derived_again
-            && !i.program.vmctx_pointers_only
-            && k.floats() == Kinds::F64
+        i.asks
+            && (k.floats() == Kinds::F64 || i.derived_again && k.floats() == Kinds::NONE)
             && matches!((i.lanes[v], self.answer.lane[v]), (0, _) | (8, 8))
             && is_only_stored(i.func, i.uses, v)
     }

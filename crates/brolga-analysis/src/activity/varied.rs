@@ -235,10 +235,11 @@ impl ActivityCx<'_> {
     /// A store of something active makes its memory active.
     fn stored(&mut self, inst: ir::Inst) -> bool {
         let func = self.input.func;
-        if stored_operand(func, inst).is_none_or(|x| self.answer.state[x] == State::No) {
-            return false;
-        }
+        let Some(x) = stored_operand(func, inst) else { return false };
         let addr = access_address(func, inst).expect("a store has an address");
+        if self.answer.state[x] == State::No {
+            return self.may_be_active(x) && self.active_memory.insert(self.input.contents.find(addr));
+        }
         let (base, offset) = cell_of(func, addr, access_offset(func, inst));
         let place = (offset, crate::query::access_bytes(func, inst));
         let places = self.holding.entry(base).or_default();
@@ -247,6 +248,14 @@ impl ActivityCx<'_> {
             places.push(place);
         }
         self.active_memory.insert(self.input.contents.find(addr)) || new
+    }
+
+    /// Whether a word that is taken for a pointer because pointers lie about may be a float.
+    fn may_be_active(&self, x: ir::Value) -> bool {
+        let (p, func) = (self.input.pointers, self.input.func);
+        let root = p.root(x).filter(|&root| self.input.guessed.contains(root));
+        let from = root.and_then(|r| func.dfg.value_def(r).inst()).and_then(|load| access_address(func, load));
+        from.is_some_and(|addr| self.active_memory.contains(self.input.contents.find(addr)))
     }
 
     /// Whether something active is stored to a place of this name, or computed from it, whenever
@@ -524,12 +533,14 @@ impl ActivityCx<'_> {
         let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
         // On a typed tape there are no addresses among integers.
         let pointer = k.has(Kinds::POINTER) && !is_integer_access(func, inst);
-        if moved && bytes == 8 && pointer && k.has_float() && is_handed_on(func, self.input.uses, v) {
+        if moved && bytes == 8 && pointer {
             if self.is_asked(v, k) {
                 self.answer.lane[v] = 8;
                 return State::Varied { definite: false };
             }
-            self.either(inst);
+            if k.has_float() && is_handed_on(func, self.input.uses, v) {
+                self.either(inst);
+            }
         }
         let becomes =
             moved && (could_be_float || !number) || self.input.steps.is_rounded(v) || self.demand[v].is_some();

@@ -132,7 +132,7 @@ fn calls(program: &Program, body: Body<'_>, summaries: &Summaries, known: &Argum
     let (pointer_copy, bits) = Default::default();
     let input = PointerInput { program, func, cfg, params, summaries, given, pointer_copy, bits };
     let results = vec![ResultMode::None; func.signature.returns.len()];
-    let MemorySolution { pointers, contents, .. } = solve(&input, &results, uses);
+    let MemorySolution { pointers, contents, .. } = solve(&input, &results, uses, false);
     let pointer = |(i, &a): (usize, &ir::Value)| {
         let root = pointers.root(a)?;
         let sure = [root, a].iter().any(|v| pointers.address.contains(*v)) || pointers.sure.contains(root);

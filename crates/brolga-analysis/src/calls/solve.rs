@@ -16,6 +16,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use crate::activity::ulp::Steps;
 use crate::activity::width::{self, LaneInput};
 use crate::kinds::contents;
+use crate::kinds::loaded_bits::is_only_stored;
 use crate::kinds::pointers::{self, PointerInput, RootKind};
 use crate::lattice::kinds::Kinds;
 use crate::uses::Uses;
@@ -51,8 +52,9 @@ pub struct MemorySolution {
 }
 
 /// Pointers and contents depend on each other through copies of pointers, and contents and lanes
-/// through memory that is only accessed by integers; they are solved together.
-pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> MemorySolution {
+/// through memory that is only accessed by integers; they are solved together. If the run `asks`
+/// what a word is that is loaded and stored as it is, that is not guessed.
+pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses, asks: bool) -> MemorySolution {
     let (mut copies, mut bits) = (input.pointer_copy.clone(), input.bits.clone());
     let mut carried = contents::BitCarriers::default();
     // What has been taken for pointers because of what lies beside it stays one, so that this ends.
@@ -77,7 +79,8 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses) -> M
         }
         // What lies beside pointers is a pointer only if nothing says that it is a float: that is
         // asked last.
-        beside.extend(contents::beside_pointers(input.func, &c));
+        let guesses = contents::beside_pointers(input.func, &c).into_iter();
+        beside.extend(guesses.filter(|&v| !asks || !is_only_stored(input.func, uses, v)));
         if beside.iter().filter(|&v| copies.insert(v)).count() == 0 {
             let mut guessed = EntitySet::new();
             guessed.extend(beside.iter().filter(|&v| !p.address.contains(v)));

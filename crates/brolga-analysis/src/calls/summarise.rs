@@ -165,7 +165,7 @@ fn summarise(program: &Program, key: FuncKey, body: Body<'_>, summaries: &mut Su
     let input =
         PointerInput { program, func, cfg, params: &params, summaries: &*summaries, given: &[], pointer_copy, bits };
     let results = vec![ResultMode::None; func.signature.returns.len()];
-    let MemorySolution { pointers: p, contents: c, lanes: lane, steps, .. } = solve(&input, &results, uses);
+    let MemorySolution { pointers: p, contents: c, lanes: lane, steps, .. } = solve(&input, &results, uses, false);
     let links = width::links(&LaneInput { of: &input, results: &results, pointers: &p, contents: &c, steps: &steps });
     let for_demand = DemandInput {
         program,

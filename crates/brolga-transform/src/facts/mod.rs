@@ -154,8 +154,9 @@ impl<'a> Facts<'a> {
         };
         let input = at(&blocks);
         let (reload, deferred, told) = reloads(&input, options, mode, variant.preserved);
+        let asks = !program.vmctx_pointers_only && (options.tape != TapeKind::Typed || mode == Mode::Tangent);
         let solve::MemorySolution { pointers, guessed, contents, lanes, steps } =
-            inferred(program, variant, primal, summaries);
+            inferred(program, variant, primal, summaries, asks);
         let constant = ConstantMemory::compute(
             &ConstantInput { program, variant, func, cfg, blocks: &blocks, effects: summaries.effects() },
             root,
@@ -179,6 +180,8 @@ impl<'a> Facts<'a> {
             untracked,
             demanded,
             derived_again: options.tape == TapeKind::Typed,
+            asks,
+            guessed: &guessed,
         };
         let (activity, mut problems) = activity::compute(&input);
         problems.extend(unclear_products(program, variant, primal, &activity));
@@ -291,6 +294,8 @@ impl<'a> Facts<'a> {
             untracked: untracked(self.program, self.variant.func, self.options),
             demanded: false,
             derived_again: false,
+            asks: false,
+            guessed: &self.guessed,
         };
         let summed = &self.overwrites.summed;
         let through = |store: ir::Inst| summed.get(&store).filter(|t| t.always).map(|t| t.sum);
@@ -614,10 +619,11 @@ fn inferred(
     variant: &Variant,
     primal: &NormalisedPrimal,
     summaries: &Summaries,
+    asks: bool,
 ) -> solve::MemorySolution {
     let NormalisedPrimal { func, cfg, uses, .. } = primal;
     let (pointer_copy, bits) = (EntitySet::new(), EntitySet::new());
     let given = summaries.given(variant.func);
     let input = PointerInput { program, func, cfg, params: &variant.params, summaries, given, pointer_copy, bits };
-    solve::solve(&input, &variant.results, uses)
+    solve::solve(&input, &variant.results, uses, asks)
 }
