@@ -534,11 +534,12 @@ impl ActivityCx<'_> {
         // On a typed tape there are no addresses among integers.
         let pointer = k.has(Kinds::POINTER) && !is_integer_access(func, inst);
         if moved && bytes == 8 && pointer {
-            if self.is_asked(v, k) {
+            let asked = self.is_asked(v, k);
+            if asked && self.input.derived_again {
                 self.answer.lane[v] = 8;
                 return State::Varied { definite: false };
             }
-            if k.has_float() && is_handed_on(func, self.input.uses, v) {
+            if !asked && k.has_float() && is_handed_on(func, self.input.uses, v) {
                 self.either(inst);
             }
         }
