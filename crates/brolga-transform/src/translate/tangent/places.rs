@@ -36,8 +36,11 @@ pub(super) fn load(cx: Cx<'_, '_, '_, '_>) {
         expect_no_tangent(cx, addr, off);
     }
     match cx.facts().activity.mem[inst] {
-        MemRole::Float(_) if is_moved_word(cx, z) => {
-            let place = cx.facts().place(addr, off).expect("a word that is moved has a shadow");
+        role if is_moved_word(cx, z, role) => {
+            let place = cx.facts().place(addr, off).expect("a word that is asked has a shadow");
+            if keeps_pieces(cx) {
+                tell(cx, PieceOp::Note, addr, off, 8);
+            }
             let op = AdOp::LoadTangent { place, ty: types::I64 };
             cx.push(FragmentKind::After, [(Val::Delta(z), types::I64)].into(), op);
         }
@@ -55,12 +58,15 @@ pub(super) fn load(cx: Cx<'_, '_, '_, '_>) {
     }
 }
 
-/// Whether a word is moved as it is in a derivative that is derived again: its tangent is moved as
-/// a word, too, since it may be the shadow of a pointer.
-fn is_moved_word(cx: Cx<'_, '_, '_, '_>, v: ir::Value) -> bool {
-    cx.facts().options.tape == TapeKind::Typed
-        && cx.facts().activity.shape(cx.func(), v) == Some(Shape::F64)
-        && is_asked(cx, v)
+/// Whether a word is moved as it is: its tangent is moved as a word, too, whatever is thought of it,
+/// since it may be the shadow of a pointer.
+fn is_moved_word(cx: Cx<'_, '_, '_, '_>, v: ir::Value, role: MemRole) -> bool {
+    role != MemRole::Pointer && is_asked(cx, v)
+}
+
+/// Whether the run keeps account of pieces: one that is derived again does not.
+fn keeps_pieces(cx: Cx<'_, '_, '_, '_>) -> bool {
+    cx.facts().options.tape != TapeKind::Typed
 }
 
 /// A load of an integer that becomes a number: a trap if a tangent lies there. Poison is none: an
@@ -86,9 +92,12 @@ pub(super) fn store(cx: Cx<'_, '_, '_, '_>) {
     let off = access_offset(cx.func(), inst);
     let x = cx.args()[0];
     match cx.facts().activity.mem[inst] {
-        MemRole::Float(Shape::F64) if is_moved_word(cx, x) => {
-            const_store_check(cx, addr);
-            write(cx, addr, off, Val::Delta(x), Shape::F64);
+        role if is_moved_word(cx, x, role) => {
+            if matches!(role, MemRole::Float(_)) {
+                const_store_check(cx, addr);
+            }
+            let shape = if keeps_pieces(cx) { Shape::Bytes { n: 8, of: 0 } } else { Shape::F64 };
+            write(cx, addr, off, Val::Delta(x), shape);
         }
         MemRole::Float(shape) => {
             const_store_check(cx, addr);
