@@ -95,15 +95,33 @@ pub(crate) fn is_asked(cx: Cx<'_, '_, '_, '_>, v: ir::Value) -> bool {
         && may_move_pointer(cx, load, v)
 }
 
-/// The delta of a word that has been loaded, if it is a pointer; else zero.
+/// The least address among the bits of what a word may be.
+fn least_of(cx: Cx<'_, '_, '_, '_>, v: ir::Value) -> i64 {
+    if cx.facts().activity.lane[v] == 8 { LEAST } else { LEAST_AMONG_SINGLES }
+}
+
+/// The delta of a word that has been loaded, if it is a pointer; else zero. A trap if it may be two
+/// singles, or an address that looks like them.
 fn moved_delta(cx: Cx<'_, '_, '_, '_>, place: ShadowPlace) {
     let (w, z) = (FragmentKind::After, cx.results()[0]);
     let delta = cx.emit(w, AdOp::LoadDelta { place, loaded: Val::Primal(z) }, I64);
     let shadow = shadow_word(cx, w, place);
-    let [is_pointer, has_one] = [Val::Primal(z), shadow].map(|word| is_address(cx, w, word, LEAST));
-    let moved = cx.emit(w, AdOp::Arith(Arith::Band, [is_pointer, has_one].into(), types::I8), types::I8);
+    let least = least_of(cx, z);
+    let moved = both_are_addresses(cx, z, shadow, least);
+    if least != LEAST {
+        let may_be = both_are_addresses(cx, z, shadow, LEAST);
+        let unclear = cx.emit(w, AdOp::Arith(Arith::Bxor, [may_be, moved].into(), types::I8), types::I8);
+        cx.push(w, Defs::default(), AdOp::TrapIf(unclear, Check::MovedPointer));
+    }
     let zero = cx.iconst(w, 0);
     cx.push(w, [(Val::Delta(z), I64)].into(), AdOp::Arith(Arith::Select, [moved, delta, zero].into(), I64));
+}
+
+/// Whether a word and its shadow look like addresses.
+fn both_are_addresses(cx: Cx<'_, '_, '_, '_>, z: ir::Value, shadow: Val, least: i64) -> Val {
+    let w = FragmentKind::After;
+    let [is_pointer, has_one] = [Val::Primal(z), shadow].map(|word| is_address(cx, w, word, least));
+    cx.emit(w, AdOp::Arith(Arith::Band, [is_pointer, has_one].into(), types::I8), types::I8)
 }
 
 /// What a shadow holds, as a word.
@@ -120,7 +138,8 @@ pub(crate) fn move_word(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, x: ir
     let Some(place) = cx.facts().place(addr, off).filter(|_| asks) else { return };
     let w = FragmentKind::After;
     let (old, zero) = (shadow_word(cx, w, place), cx.iconst(w, 0));
-    let was_pointer = is_address(cx, w, old, LEAST);
+    let least = least_of(cx, x);
+    let was_pointer = is_address(cx, w, old, least);
     let mut op = |op: Arith, args: &[Val], ty| cx.emit(w, AdOp::Arith(op, args.into(), ty), ty);
     let rest = op(Arith::Select, &[was_pointer, zero, old], I64);
     let is_other = op(Arith::IsZero, &[Val::Delta(x)], types::I8);
@@ -130,7 +149,7 @@ pub(crate) fn move_word(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, x: ir
 
     let w = FragmentKind::Rvs;
     let word = shadow_word(cx, w, place);
-    let (is_pointer, value) = (is_address(cx, w, word, LEAST), cx.iconst(w, 0));
+    let (is_pointer, value) = (is_address(cx, w, word, least), cx.iconst(w, 0));
     let cotangent = cx.emit(w, AdOp::Arith(Arith::Select, [is_pointer, value, word].into(), I64), I64);
     cx.push(w, Defs::default(), AdOp::StoreDelta { place, value, vdelta: Some(cotangent) });
 }
