@@ -385,7 +385,7 @@ struct Tally {
     derived: usize,
     refused: usize,
     /// By codes.
-    causes: BTreeMap<String, (usize, String)>,
+    causes: BTreeMap<String, Vec<String>>,
 }
 
 /// So many may be refused, with little and with full effort: five in a hundred, and four cases of
@@ -410,8 +410,8 @@ fn census() {
             }
         }
         println!("{effort:?}: {} derived, {} of them refused a second time", tally.derived, tally.refused);
-        for (codes, (n, first)) in &tally.causes {
-            println!("  {n:4} {codes} ({first})");
+        for (codes, names) in &tally.causes {
+            println!("  {:4} {codes}: {}", names.len(), names.join(", "));
         }
         assert!(tally.refused <= most, "{effort:?}: {} refused, not {most} at most", tally.refused);
     }
@@ -431,6 +431,7 @@ fn count(tally: &mut Tally, file: &File, key: FuncKey, name: &str, effort: Effor
         let codes: BTreeSet<&str> = all.0.iter().map(|d| d.code).collect();
         tally.refused += 1;
         let cause = codes.into_iter().collect::<Vec<_>>().join(" ");
-        tally.causes.entry(cause).or_insert_with(|| (0, name.to_owned())).0 += 1;
+        if std::env::var_os("X39").is_some() { println!("== {name}\n{error}"); }
+        tally.causes.entry(cause).or_default().push(name.to_owned());
     }
 }
