@@ -8,7 +8,8 @@
 //! **Answer.** It is the bilinear map `(g, t/e) ↦ g·t/e`, in which a factor of zero is stronger
 //! than an infinity. [`product`] says which instruction ends such a map, and its factors; the rule
 //! for it ([`Product`]) gives each factor the product of the others. A guarded product as a factor
-//! of another one is taken apart: all its factors are factors of both.
+//! of another one is taken apart: all its factors are factors of both. A mask on the way that asks
+//! about no factor, and about no product of factors, is a gate.
 //!
 //! ```text
 //! v4 = fcmp ne v1, 0          z = v1·v2/v3, zero where v1 is zero
