@@ -202,8 +202,8 @@ pub(crate) fn in_pairs(cx: Cx<'_, '_, '_, '_>, vector: ir::Value, shape: Shape) 
     shape == Shape::F32X4 && cx.ty(vector).lane_type().bytes() == 8
 }
 
-/// The two singles in one lane of eight bytes, as a pair. They move as bytes: as a double they would
-/// have no derivative.
+/// The two singles in one lane of eight bytes, as a pair. They move as bytes: a double has no
+/// derivative by singles.
 pub(crate) fn pair(cx: Cx<'_, '_, '_, '_>, ct: Val, lane: u8) -> Val {
     let zero = cx.constant(0.0, types::F32X4);
     let bytes = std::array::from_fn(|b| if b < 8 { 8 * lane + b as u8 } else { 16 + b as u8 });
