@@ -170,7 +170,7 @@ pub(crate) fn differs_at_an_edge(symbol: &str, row: &ExprRow) -> bool {
     symbol == "pow" && (slope(0, 1, 1.0) != 0.5 || slope(1, 0, 1.0) != 0.5 || slope(0, 1, 3.0) != 1.5 || !poles())
 }
 
-/// Whether the partial of an inverse function loses digits just below one, or its slope beside zero.
+/// Whether the partial of an inverse function loses digits just below 1, or its slope beside 0.
 pub(crate) fn loses_digits(symbol: &str, row: &ExprRow) -> bool {
     let (power, sign) = match symbol {
         "asin" => (0.5, 1.0),
