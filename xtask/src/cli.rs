@@ -78,7 +78,7 @@ pub enum Command {
     /// compiled, then two.
     Diffsl,
     /// Derive every function of the cases a second time, and count what is refused, by code:
-    /// about five in a hundred.
+    /// about four in a hundred.
     Census,
     /// Compare the dumps of all cases between two processes.
     Determinism,

@@ -219,9 +219,8 @@ fn elementary(m: &mut Rules) {
     def!(m, "sin", x => z: times(cos(x)).bounded());
     def!(m, "cos", x => z: -times(sin(x)).bounded());
     def!(m, "tan", x => z: times(1.0 + z * z).bounded());
-    // (1 - x)(1 + x) keeps the digits that 1 - x² loses near ±1.
-    def!(m, "asin", x => z: over(((1.0 - x) * (1.0 + x)).sqrt()).at_edge());
-    def!(m, "acos", x => z: -over(((1.0 - x) * (1.0 + x)).sqrt()).at_edge());
+    def!(m, "asin", x => z: over(one_less_square(x).sqrt()).at_edge());
+    def!(m, "acos", x => z: -over(one_less_square(x).sqrt()).at_edge());
     def!(m, "atan", x => z: over(1.0 + x * x).bounded());
     // Of (y, x) in C's order: here x is the first argument. Divided twice by the length, since its
     // square overflows.
@@ -231,7 +230,7 @@ fn elementary(m: &mut Rules) {
     def!(m, "tanh", x => z: times(1.0 - z * z).bounded());
     def!(m, "asinh", x => z: over(hypot(x, 1.0)).bounded());
     def!(m, "acosh", x => z: over((x - 1.0).sqrt() * (x + 1.0).sqrt()).at_edge());
-    def!(m, "atanh", x => z: over((1.0 - x) * (1.0 + x)));
+    def!(m, "atanh", x => z: over(one_less_square(x)));
 
     def!(m, "exp", x => z: times(z));
     def!(m, "exp2", x => z: times(z * LN_2).bounded());
@@ -254,6 +253,12 @@ fn elementary(m: &mut Rules) {
     def!(m, "remainder", x, y => z: ONE, -times(((x - z) / y).nearest()));
     def!(m, "drem", x, y => z: ONE, -times(((x - z) / y).nearest()));
     m.float(["fma", "fmaf"], as_opcode(cranelift_codegen::ir::Opcode::Fma));
+}
+
+/// `1 - x²`. As `(1 - x)(1 + x)` it keeps the digits that a difference loses near ±1, and its slope
+/// loses them near 0.
+fn one_less_square(x: &E) -> E {
+    x.abs().lt(0.5).select(1.0 - x * x, (1.0 - x) * (1.0 + x))
 }
 
 /// `p·x^(p-1)`, zero for `p = 0` even where `x^(p-1)` is infinite.

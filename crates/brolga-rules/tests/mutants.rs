@@ -95,7 +95,9 @@ fn of_functions(kinks: &[Line], wanted: &dyn Fn(&str) -> bool) -> Vec<Tally> {
         for (what, mutant) in mutants(row, |i| rule.params[i].is_float() && !(base == "brolga_polygamma" && i == 0)) {
             let differs = || {
                 let at_a_kink = kinks.iter().filter(is_ours).any(|line| line.agrees(&mutant).is_err());
-                at_a_kink || second::differs_at_an_edge(&rule.symbol, &mutant)
+                at_a_kink
+                    || second::differs_at_an_edge(&rule.symbol, &mutant)
+                    || second::loses_digits(&rule.symbol, &mutant)
             };
             tally.count(what, check(&mutant, width, &probes).is_err(), differs);
         }

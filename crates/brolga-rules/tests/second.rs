@@ -170,6 +170,23 @@ pub(crate) fn differs_at_an_edge(symbol: &str, row: &ExprRow) -> bool {
     symbol == "pow" && (slope(0, 1, 1.0) != 0.5 || slope(1, 0, 1.0) != 0.5 || slope(0, 1, 3.0) != 1.5 || !poles())
 }
 
+/// Whether the partial of an inverse function loses digits just below 1, or its slope beside 0.
+pub(crate) fn loses_digits(symbol: &str, row: &ExprRow) -> bool {
+    let (power, sign) = match symbol {
+        "asin" => (0.5, 1.0),
+        "acos" => (0.5, -1.0),
+        "atanh" => (1.0, 1.0),
+        _ => return false,
+    };
+    let p = row.partial(0, 0);
+    let below = 2f64.powi(-30);
+    let (small, near) = (1e-7, 1.0 - below);
+    let off = |is: f64, wanted: f64| (is - wanted).abs() > 1e-13 * wanted.abs();
+    // The slope of ±(1 - x²)^-p is ±2px(1 - x²)^(-p - 1), and 1 - x² is (1 - x)(1 + x).
+    off(slopes(row, p, &[small], &[small])[0], sign * 2.0 * power * small * (1.0 + (power + 1.0) * small * small))
+        || off(p.eval(1.0, &[near], &[0.0]), sign * (below * (2.0 - below)).powf(-power))
+}
+
 /// Closed forms where two slopes meet an edge.
 #[test]
 fn at_edges() {
@@ -182,6 +199,9 @@ fn at_edges() {
         slopes(row, row.partial(0, o), x, &Foreign::new(rule).call(x))
     };
     assert!(!differs_at_an_edge("pow", row("pow").1));
+    for name in ["asin", "acos", "atanh"] {
+        assert!(!loses_digits(name, row(name).1), "{name}");
+    }
     assert_eq!(at("pow", 0, &[3.0, 1.0]), [0.0, 1.0 + 3f64.ln()]);
     // x^2 at 0.
     assert_eq!(at("pow", 0, &[0.0, 2.0])[0], 2.0);

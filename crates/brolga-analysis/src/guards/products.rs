@@ -8,7 +8,8 @@
 //! **Answer.** It is the bilinear map `(g, t/e) ↦ g·t/e`, in which a factor of zero is stronger
 //! than an infinity. [`product`] says which instruction ends such a map, and its factors; the rule
 //! for it ([`Product`]) gives each factor the product of the others. A guarded product as a factor
-//! of another one is taken apart: all its factors are factors of both.
+//! of another one is taken apart: all its factors are factors of both. A mask on the way that asks
+//! about no factor, and about no product of factors, is a gate.
 //!
 //! ```text
 //! v4 = fcmp ne v1, 0          z = v1·v2/v3, zero where v1 is zero
@@ -82,6 +83,12 @@ pub struct ProductCx<'a> {
 
 /// A masked float: what must not be zero, and what is kept where it is not.
 pub fn masked(func: &ir::Function, inst: ir::Inst) -> Option<(ir::Value, ir::Value)> {
+    let (_, strong, kept) = mask(func, inst)?;
+    Some((strong, kept))
+}
+
+/// The condition or mask of a masked float, what must not be zero, and what is kept.
+fn mask(func: &ir::Function, inst: ir::Inst) -> Option<(ir::Value, ir::Value, ir::Value)> {
     let args = func.dfg.inst_args(inst);
     let ty = func.dfg.value_type(*func.dfg.inst_results(inst).first()?);
     if !ty.lane_type().is_float() {
@@ -89,10 +96,10 @@ pub fn masked(func: &ir::Function, inst: ir::Inst) -> Option<(ir::Value, ir::Val
     }
     match func.dfg.insts[inst].opcode() {
         Opcode::Select | Opcode::Bitselect if is_either_zero(func, args[2]) => {
-            Some((not_zero(func, args[0])?, args[1]))
+            Some((args[0], not_zero(func, args[0])?, args[1]))
         }
         Opcode::Band => {
-            let by = |k: usize| Some((not_zero(func, args[k])?, args[1 - k]));
+            let by = |k: usize| Some((args[k], not_zero(func, args[k])?, args[1 - k]));
             by(1).or_else(|| by(0))
         }
         _ => None,
@@ -140,10 +147,24 @@ pub fn form(func: &ir::Function, inst: ir::Inst) -> Option<Product> {
     let (g, masked_value) = masked(func, inst)?;
     let mut p = from(func, masked_value, g, &mut { MOST_STEPS })?;
     p.strong.push(g);
-    // What a mask is about may be within a factor.
+    let mut left = MOST_STEPS;
     while let Some(&lacking) = p.strong.iter().find(|s| !p.times.contains(s)) {
+        left = left.checked_sub(1)?;
+        // What a mask is about may be within a factor.
         let within = |(k, &t): (usize, &ir::Value)| Some((k, from(func, t, lacking, &mut { MOST_STEPS })?));
-        let (k, inner) = p.times.iter().enumerate().find_map(within)?;
+        let Some((k, inner)) = p.times.iter().enumerate().find_map(within) else {
+            p.strong.retain(|s| *s != lacking);
+            // A product of factors is zero where one of them is. Any other number is no factor: to
+            // ask about it, the length that a coordinate is divided by, say, is a choice.
+            match p.times.iter().find_map(|&t| from(func, lacking, t, &mut { MOST_STEPS })) {
+                Some(product) => {
+                    p.strong.extend(product.times.into_iter().chain(product.strong));
+                    p.gates.extend(product.gates);
+                }
+                None => p.gates.push((condition_on(func, &p.steps, lacking)?, true)),
+            }
+            continue;
+        };
         p.times.remove(k);
         p.times.extend(inner.times);
         p.over.extend(inner.over);
@@ -157,6 +178,11 @@ pub fn form(func: &ir::Function, inst: ir::Inst) -> Option<Product> {
     p.strong.sort_unstable();
     p.strong.dedup();
     Some(p)
+}
+
+/// The condition or mask by which one of these instructions asks whether a number is zero.
+fn condition_on(func: &ir::Function, steps: &[ir::Inst], asked: ir::Value) -> Option<ir::Value> {
+    steps.iter().filter_map(|&inst| mask(func, inst)).find(|m| m.1 == asked).map(|m| m.0)
 }
 
 /// The guarded product that an instruction ends, if it does.
@@ -191,7 +217,9 @@ fn from(func: &ir::Function, v: ir::Value, g: ir::Value, left: &mut u32) -> Opti
                 p.times.push(args[1 - k]);
                 Some(p)
             };
-            by(0, left).or_else(|| by(1, left))?
+            // A factor is found in what multiplies it before it is looked for in that.
+            let first = usize::from(args[1] == g);
+            by(first, left).or_else(|| by(1 - first, left))?
         }
         Opcode::Fdiv => {
             let mut p = from(func, args[0], g, left)?;

@@ -50,6 +50,8 @@ struct ProductChain {
     factors: Vec<(ProductFloat, bool)>,
     /// Floats that masks are about.
     about: Vec<ProductFloat>,
+    /// Floats that masks are about, and that are no factors.
+    conditions: Vec<ProductFloat>,
     /// Other choices: a condition or mask, and whether it is to be set.
     choices: Vec<(Value, bool)>,
     minus: bool,
@@ -263,25 +265,41 @@ impl ProductChain {
         }
     }
 
-    /// Take apart the factors that are products of what a mask asks about; nothing if that is in
-    /// none.
-    fn expand(&mut self, body: &ir::Function) -> Option<()> {
-        while let Some(&v) = self.about.iter().find(|&&v| !self.factors.contains(&(v, false))) {
-            let factors = self.factors.iter().enumerate().filter(|f| !f.1.1);
-            let (k, way) = factors.into_iter().find_map(|(k, &(f, _))| {
-                let mut way = ProductChain::default();
-                way.follow(body, f, v, 16)?;
-                Some((k, way))
-            })?;
-            self.factors.remove(k);
-            self.join(way);
+    /// The way from one float to another.
+    fn way(body: &ir::Function, from: ProductFloat, to: ProductFloat) -> Option<ProductChain> {
+        let mut way = ProductChain::default();
+        way.follow(body, from, to, 16)?;
+        Some(way)
+    }
+
+    /// Take apart the factors that are products of what a mask asks about. What is a product of
+    /// factors itself is zero where they are, and anything else is a condition.
+    fn expand(&mut self, body: &ir::Function) {
+        while let Some(at) = self.about.iter().position(|&v| !self.factors.contains(&(v, false))) {
+            let v = self.about[at];
+            let times = || self.factors.iter().enumerate().filter(|f| !f.1.1).map(|(k, f)| (k, f.0));
+            if let Some((k, way)) = times().find_map(|(k, f)| Some((k, Self::way(body, f, v)?))) {
+                self.factors.remove(k);
+                self.join(way);
+                continue;
+            }
+            let product = times().find_map(|(_, f)| Self::way(body, v, f));
+            self.about.swap_remove(at);
+            match product {
+                Some(way) => {
+                    self.about.extend(way.factors.iter().filter(|f| !f.1).map(|f| f.0).chain(way.about));
+                    self.conditions.extend(way.conditions);
+                    self.choices.extend(way.choices);
+                }
+                None => self.conditions.push(v),
+            }
         }
-        Some(())
     }
 
     fn join(&mut self, other: ProductChain) {
         self.factors.extend(other.factors);
         self.about.extend(other.about);
+        self.conditions.extend(other.conditions);
         self.choices.extend(other.choices);
         self.minus ^= other.minus;
     }
@@ -352,7 +370,7 @@ impl<D: Domain> Machine<'_, D> {
         let mut chain = ProductChain::default();
         chain.follow(body, ProductFloat::named(body, v, None), g, 16)?;
         chain.about.push(g);
-        chain.expand(body)?;
+        chain.expand(body);
         // A mask that cuts nothing is not looked at.
         let cuts = |m: &Self, l: u32| chain.about.iter().any(|&v| m.number(v, l, width).1 == 0.0);
         let cut_lanes: SmallVec<[u32; 4]> = (0..ty.lane_count()).filter(|&l| cuts(self, l)).collect();
@@ -365,6 +383,7 @@ impl<D: Domain> Machine<'_, D> {
                 let bits = if ty.is_vector() { lane(self.bits(c), ty.lane_bits(), l) } else { self.bits(c) };
                 (bits != 0) == set
             });
+            let open = open && chain.conditions.iter().all(|&v| self.number(v, l, width).1 != 0.0);
             if let Some(node) = self.product(&chain, l, width).filter(|_| open) {
                 write_float(&mut bytes, (l * u32::from(width)) as usize, node, width);
             }

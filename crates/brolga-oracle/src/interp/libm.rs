@@ -163,8 +163,8 @@ pub(super) fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
         Math::Sin => unary(a.cos()),
         Math::Cos => unary(-a.sin()),
         Math::Tan => unary(one + a.tan() * a.tan()),
-        Math::Asin => unary(((one - a) * (one + a)).sqrt().recip()),
-        Math::Acos => unary(-((one - a) * (one + a)).sqrt().recip()),
+        Math::Asin => unary(one_less_square(a).sqrt().recip()),
+        Math::Acos => unary(-one_less_square(a).sqrt().recip()),
         Math::Atan => unary((one + a * a).recip()),
         Math::Atan2 if p == 0.0 && q == 0.0 => [None; 3],
         Math::Atan2 if p.is_infinite() || q.is_infinite() => [Some(c(0.0)), Some(c(0.0)), None],
@@ -182,7 +182,7 @@ pub(super) fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
         Math::Asinh if p.abs() > 1e8 => unary((a * c(p.signum())).recip()),
         Math::Asinh => unary((a * a + one).sqrt().recip()),
         Math::Acosh => unary(((a - one).sqrt() * (a + one).sqrt()).recip()),
-        Math::Atanh => unary(((one - a) * (one + a)).recip()),
+        Math::Atanh => unary(one_less_square(a).recip()),
         Math::Exp => unary(a.exp()),
         Math::Exp2 => unary(c(std::f64::consts::LN_2) * a.chain(p.exp2(), std::f64::consts::LN_2 * p.exp2())),
         Math::Exp10 => {
@@ -243,6 +243,13 @@ pub(super) fn slopes<R: Real>(math: Math, x: [R; 3], v: f64) -> [Option<R>; 3] {
         | Math::Nearbyint
         | Math::Logb => [None; 3],
     }
+}
+
+/// `1 - a²`: as a product where a difference loses digits, and as a difference where the sum of the
+/// product's slopes does.
+fn one_less_square<R: Real>(a: R) -> R {
+    let one = R::constant(1.0);
+    if a.primal().abs() > 0.7 { (one - a) * (one + a) } else { one - a * a }
 }
 
 /// The limit of `x^e · log x` at zero.

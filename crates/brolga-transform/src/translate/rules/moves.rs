@@ -202,20 +202,18 @@ pub(crate) fn in_pairs(cx: Cx<'_, '_, '_, '_>, vector: ir::Value, shape: Shape) 
     shape == Shape::F32X4 && cx.ty(vector).lane_type().bytes() == 8
 }
 
-/// The two singles in one lane of eight bytes, as a pair.
+/// The two singles in one lane of eight bytes, as a pair. They move as bytes: a double has no
+/// derivative by singles.
 pub(crate) fn pair(cx: Cx<'_, '_, '_, '_>, ct: Val, lane: u8) -> Val {
-    let words = cx.arith(Arith::Bitcast, &[ct], types::F64X2);
-    let word = cx.arith(Arith::Extract(lane), &[words], types::F64);
-    let words = cx.arith(Arith::ScalarToVector, &[word], types::F64X2);
-    cx.arith(Arith::Bitcast, &[words], types::F32X4)
+    let zero = cx.constant(0.0, types::F32X4);
+    let bytes = std::array::from_fn(|b| if b < 8 { 8 * lane + b as u8 } else { 16 + b as u8 });
+    cx.arith(Arith::ShuffleBytes(Box::new(bytes)), &[ct, zero], types::F32X4)
 }
 
 /// Four singles, of which a pair takes the place of the two in one lane of eight bytes.
 pub(crate) fn with_pair(cx: Cx<'_, '_, '_, '_>, ct: Val, lane: u8, pair: Val) -> Val {
-    let [words, word] = [ct, pair].map(|x| cx.arith(Arith::Bitcast, &[x], types::F64X2));
-    let word = cx.arith(Arith::Extract(0), &[word], types::F64);
-    let words = cx.arith(Arith::Insert(lane), &[words, word], types::F64X2);
-    cx.arith(Arith::Bitcast, &[words], types::F32X4)
+    let bytes = std::array::from_fn(|b| if b / 8 == usize::from(lane) { 16 + b as u8 % 8 } else { b as u8 });
+    cx.arith(Arith::ShuffleBytes(Box::new(bytes)), &[ct, pair], types::F32X4)
 }
 
 /// A scalar in every lane: x̄ += Σ z̄.
