@@ -105,9 +105,9 @@ impl CodeMap {
         let (code, message) = describe(program, code, loc, raw);
         let n = loc & !CHECK_SRCLOC;
         let inst = (n != 0 && n != !CHECK_SRCLOC).then(|| ir::Inst::from_u32(n - 1));
-        let origin = inst.map(|i| program.origin(f.owner, i));
-        let prim = &program.funcs[origin.as_ref().map_or(f.owner, |o| o.func)];
-        let inst = origin.as_ref().map(|o| o.inst);
+        let mut chain = program.written_chain(f.owner, inst).into_iter();
+        let (func, inst) = chain.next().unwrap_or((f.owner, None));
+        let prim = &program.funcs[func];
         let body = prim.body.as_ref();
         let first = body.and_then(first_inst);
         let inst = inst.filter(|&i| {
@@ -115,7 +115,7 @@ impl CodeMap {
         });
         Trap {
             code,
-            function: prim.symbol.clone(),
+            function: program.spoken(func).to_owned(),
             source_name: prim.source_name(),
             block: inst.and_then(|i| body?.layout.inst_block(i)),
             inst,
@@ -125,8 +125,7 @@ impl CodeMap {
                 .or_else(|| first.filter(|_| raw.cause == Cause::Stack))
                 .map(|i| prim.lines[i])
                 .filter(|&l| l != 0),
-            inlined: origin
-                .map_or_else(Vec::new, |o| o.calls.iter().map(|&(f, call)| program.place(f, call)).collect()),
+            inlined: chain.filter_map(|(f, call)| Some(program.place(f, call?))).collect(),
             phase: entered.name(),
             message,
         }
