@@ -69,7 +69,7 @@ pub(crate) fn is_name(symbol: &str) -> bool {
 
 /// What was called where a function of this symbol has been made for the call: the name of the
 /// import, and the symbol of what the call has become.
-pub(crate) fn made_for(symbol: &str) -> Option<(&'static str, &str)> {
+pub fn made_for(symbol: &str) -> Option<(&'static str, &str)> {
     let of = symbol.strip_suffix(TASKS).or_else(|| symbol.strip_suffix(TASK)).unwrap_or(symbol);
     NAMES.iter().find(|n| of.strip_prefix(n.0).is_some_and(|of| of.starts_with('_'))).map(|n| (n.0, of))
 }

@@ -5,8 +5,7 @@
 //!
 //! **Answer.** [`Program::origin`] goes back by [`Copies`](crate::Copies), if the instruction was
 //! copied into its function, and by the stems of a derivative that was derived again.
-//! [`Program::text`] and [`Program::place`] say it in words. What stands in a function that is made
-//! for a fork is of the call that forks ([`Program::written_chain`]).
+//! [`Program::text`] and [`Program::place`] say it in words.
 //!
 //! **Cost.** None, where nothing is reported. Else a walk over the calls by which an instruction
 //! came.
@@ -14,7 +13,6 @@
 use cranelift_codegen::ir;
 
 use crate::copies::Origin;
-use crate::fork::made_for;
 use crate::position::position;
 use crate::{FuncKey, Program};
 
@@ -36,49 +34,6 @@ impl Program {
         let Origin { func, inst, .. } = self.origin(func, inst);
         let body = self.funcs[func].body.as_ref()?;
         ((inst.as_u32() as usize) < body.dfg.num_insts()).then_some((func, body, inst))
-    }
-
-    /// An instruction of `func` and the calls by which it came there, from within, as the user
-    /// wrote them. Without functions that are made for forks: where `func` is one, the last is the
-    /// call that forks, if the program has one such call only.
-    pub fn written_chain(&self, func: FuncKey, inst: Option<ir::Inst>) -> Vec<(FuncKey, Option<ir::Inst>)> {
-        let mut chain = vec![(func, inst)];
-        if let Some(Origin { func, inst, calls }) = inst.map(|i| self.origin(func, i)) {
-            chain = vec![(func, Some(inst))];
-            chain.extend(calls.into_iter().map(|(func, call)| (func, Some(call))));
-        }
-        let made = |func: FuncKey| made_for(&self.funcs[func].symbol).map(|of| of.1);
-        chain.retain(|at| made(at.0).is_none());
-        if let Some(fork) = made(func) {
-            chain.extend(self.only_call(fork).map(|(func, call)| (func, Some(call))));
-        }
-        chain
-    }
-
-    /// The call that has become one of this fork, also where that has been put in its place.
-    fn only_call(&self, fork: &str) -> Option<(FuncKey, ir::Inst)> {
-        let made = |func: FuncKey| made_for(&self.funcs[func].symbol).map(|of| of.1);
-        let bodies = self.funcs.iter().filter_map(|(k, f)| Some((k, f.body.as_ref()?)));
-        let mut found = None;
-        for (func, body) in bodies.filter(|&(k, _)| made(k).is_none()) {
-            for inst in body.layout.blocks().flat_map(|b| body.layout.block_insts(b)) {
-                let ir::InstructionData::Call { func_ref, .. } = body.dfg.insts[inst] else { continue };
-                if self.callee(body, func_ref).and_then(made) == Some(fork) {
-                    let Origin { func, inst, calls } = self.origin(func, inst);
-                    let call = [(func, inst)].into_iter().chain(calls).find(|at| made(at.0).is_none())?;
-                    if found.replace(call).is_some_and(|before| before != call) {
-                        return None;
-                    }
-                }
-            }
-        }
-        found
-    }
-
-    /// What messages call a function: its symbol, or the import that it is made for.
-    pub fn spoken(&self, func: FuncKey) -> &str {
-        let symbol = &self.funcs[func].symbol;
-        made_for(symbol).map_or(symbol, |of| of.0)
     }
 
     /// The text of an instruction of `func` as the user wrote it, in the names of the file.

@@ -3,11 +3,15 @@
 //! **Question.** A program forks ([`brolga_ir::fork`]). Which threads run its tasks?
 //! **Answer.** Those of the rayon pool that the caller is in (`pool.install(|| rule.gradient(…))`),
 //! or else a pool of the process, with as many threads as there are processors, or as
-//! [`Options::task_threads`] says. With one, tasks run on the calling thread. What comes out does
-//! not depend on it.
+//! [`Options::task_threads`] says. A calling thread that is in no pool runs tasks as well, if it
+//! has as much stack left as a task may need: it hands a fork to the pool, and takes tasks until
+//! none is left. With one thread, tasks run on the calling thread. What comes out does not depend
+//! on it.
 //!
 //! **Cost.** A pool is made when it is first asked for, one for each number of threads, and stays.
-//! A rule of a program that does not fork has none.
+//! A rule of a program that does not fork has none. A fork of a thread that is in no pool is an
+//! allocation, and a thread is woken if the pool sleeps; with little stack left, two switches
+//! between threads.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -73,7 +77,8 @@ impl Threads {
     /// Run tasks on the calling thread and on those of the pool that come in time. It waits for
     /// tasks, and not for threads: a fork that is over before a thread is awake costs no switch.
     fn share(&self, n: usize, task: &(dyn Fn(usize) + Sync)) {
-        // SAFETY: only the lifetime changes. It is called for tasks that have not been run, before this returns.
+        // SAFETY: only the lifetime changes. It is called for tasks that have not been run, before
+        // this returns.
         let task = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync)>(task) };
         let fork = Arc::new(SharedFork { n, task, taken: 0.into(), ended: Mutex::new(0), all: Condvar::new() });
         let helpers = (self.pool.current_num_threads() - 1).min(n - 1);
