@@ -67,6 +67,13 @@ pub(crate) fn is_name(symbol: &str) -> bool {
     NAMES.iter().any(|n| n.0 == symbol)
 }
 
+/// What was called where a function of this symbol has been made for the call: the name of the
+/// import, and the symbol of what the call has become.
+pub fn made_for(symbol: &str) -> Option<(&'static str, &str)> {
+    let of = symbol.strip_suffix(TASKS).or_else(|| symbol.strip_suffix(TASK)).unwrap_or(symbol);
+    NAMES.iter().find(|n| of.strip_prefix(n.0).is_some_and(|of| of.starts_with('_'))).map(|n| (n.0, of))
+}
+
 /// A fork in words, by the symbol of what its call has become or of its driver: what was called,
 /// and what the tasks call if that is named. Two functions are told apart by which there are.
 pub fn described(symbol: &str, is_function: impl Fn(&str) -> bool) -> String {

@@ -56,7 +56,7 @@ pub use segment::workspace::Workspace;
 pub use segment::{ReserveError, Segment};
 pub use shadows::declared::{DeclaredPointer, Floats, SharedInstance};
 pub use shadows::globals::{DataSpan, GlobalShadows};
-pub use stack::ample;
+pub use stack::{ample, is_left};
 pub use states::StateFault;
 pub use states::inverses::{InverseFault, InverseStats};
 pub use states::loop_files::StateFolder;

@@ -40,6 +40,11 @@ pub(crate) fn with_margin<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     if left().is_none_or(|left| left >= MARGIN) { work() } else { elsewhere(MORE, work) }
 }
 
+/// Whether the calling thread is known to have so many bytes of stack left.
+pub fn is_left(bytes: usize) -> bool {
+    left().is_some_and(|left| left >= bytes)
+}
+
 /// Run `work` on a thread with so much stack, while the caller waits.
 fn elsewhere<R: Send>(bytes: usize, work: impl FnOnce() -> R + Send) -> R {
     let mut work = Some(work);

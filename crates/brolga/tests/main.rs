@@ -13,6 +13,7 @@ mod flat;
 mod fork_adjoints;
 mod fork_numbers;
 mod fork_programs;
+mod fork_runs;
 mod fork_sums;
 mod forks;
 mod forward_root;

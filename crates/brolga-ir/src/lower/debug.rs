@@ -259,12 +259,18 @@ impl LowerCx<'_> {
             (answer::SHADOW_BOUNDS, Check::ShadowBounds, asked.ours),
             (answer::CONST_ALIAS, Check::ConstAlias, asked.missing == MissingShadow::Loses),
         ];
-        for (bit, check, wanted) in checks {
-            if wanted {
-                let bit = b.ins().band_imm_s(found, bit);
-                self.trap_if(b, bit, check, at);
-            }
+        let wanted = || checks.iter().filter(|c| c.2);
+        let any = b.ins().band_imm_s(found, wanted().map(|c| c.0).sum::<i64>());
+        if wanted().count() == 1 {
+            return self.trap_if(b, any, Check::ShadowAliasesPrimal, at);
         }
+        self.rarely(b, any, None, |cx, b| {
+            for &(bit, check, _) in wanted() {
+                let bit = b.ins().band_imm_s(found, bit);
+                cx.trap_if(b, bit, check, at);
+            }
+            found
+        });
     }
 
     /// Check the shadows that a helper of the run time is about to use.

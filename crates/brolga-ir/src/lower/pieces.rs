@@ -14,7 +14,6 @@
 
 use std::collections::HashSet;
 
-use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
 use cranelift_frontend::FunctionBuilder;
 use smallvec::SmallVec;
@@ -98,8 +97,8 @@ impl LowerCx<'_> {
             types::I8 => return b.ins().bor(x, y),
             _ => return ops::add(b, x, y),
         }
-        let [some, more] = [x, y].map(|v| b.ins().icmp_imm_s(IntCC::NotEqual, v, 0));
-        let (both, either) = (b.ins().band(some, more), b.ins().bor(x, y));
+        let zero = b.ins().iconst(types::I64, 0);
+        let (both, either) = (b.ins().select(x, y, zero), b.ins().bor(x, y));
         let joined = self.rarely(b, both, Some(either), |cx, b| {
             let seg = cx.seg();
             cx.bytes_helper(b, "brolga_join_bytes", &[seg, x, y])
@@ -155,18 +154,37 @@ impl LowerCx<'_> {
     /// A number that is zero if nothing waits anywhere, and the words of the shadow in which `n`
     /// bytes lie are zeros. All bytes of a float move, also those that are zero: what counts are
     /// the words.
-    fn anything(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, n: u32) -> ir::Value {
+    fn anything(&mut self, b: &mut FunctionBuilder<'_>, at: ir::Value, n: u32, is_word: bool) -> ir::Value {
         let mut any = self.waiting(b);
-        for last in (0..n).step_by(8).chain((n > 1).then_some(n - 1)) {
-            let of = b.ins().iconst(types::I64, i64::from(last));
-            let word = b.ins().iadd(at, of);
-            let aligned = b.ins().iconst(types::I64, -8);
-            let word = b.ins().band(word, aligned);
+        let aligned = (!is_word).then(|| b.ins().iconst(types::I64, -8));
+        for last in (0..n).step_by(8).chain((n > 1 && !is_word).then_some(n - 1)) {
+            let mut word = at;
+            if last != 0 {
+                let of = b.ins().iconst(types::I64, i64::from(last));
+                word = b.ins().iadd(word, of);
+            }
+            if let Some(aligned) = aligned {
+                word = b.ins().band(word, aligned);
+            }
             let x = b.ins().load(types::I64, MemFlagsData::new(), word, 0);
             self.in_shadows.all.extend(b.func.dfg.value_def(x).inst());
             any = b.ins().bor(any, x);
         }
         any
+    }
+
+    /// Whether the `n` bytes of shadow at a place, which an instruction of the primal accesses,
+    /// are in one word that begins there: the shadow of a stack slot is aligned as the slot is.
+    fn is_word(&self, place: ShadowPlace, access: Option<ir::Inst>, n: u32) -> bool {
+        let dfg = &self.env.primal.dfg;
+        let Some(access) = access.filter(|&i| n <= 8 && dfg.insts[i].load_store_offset().is_some()) else {
+            return false;
+        };
+        let address = dfg.inst_args(access).get(usize::from(dfg.insts[access].opcode().can_store()));
+        let of = address.and_then(|&v| dfg.value_def(dfg.resolve_aliases(v)).inst()).map(|i| &dfg.insts[i]);
+        let Some(&ir::InstructionData::StackAddr { stack_slot, offset, .. }) = of else { return false };
+        let is_aligned = self.env.primal.sized_stack_slots[stack_slot].align_shift >= 3;
+        is_aligned && (i32::from(offset) + place.off) % 8 == 0
     }
 
     /// What is computed if a number is not zero, or else something that is there. The rare way is
@@ -202,7 +220,7 @@ impl LowerCx<'_> {
                 let n = shape.bytes();
                 self.check_access(b, place, n, MissingShadow::Loses, inst.at);
                 let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
-                let any = self.anything(b, at, n);
+                let any = self.anything(b, at, n, self.is_word(place, inst.at, n));
                 let none = self.zero(b, shape.ty());
                 let taken = self.rarely(b, any, Some(none), |cx, b| {
                     let args @ [seg, p, d, n] = cx.place(b, place, n);
@@ -380,7 +398,7 @@ impl LowerCx<'_> {
     ) {
         self.check_access(b, place, n, MissingShadow::Loses, inst);
         let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
-        let any = self.anything(b, at, n);
+        let any = self.anything(b, at, n, self.is_word(place, inst, n));
         self.rarely(b, any, None, |cx, b| {
             let [seg, p, d, n] = cx.place(b, place, n);
             let elem = b.ins().iconst(types::I64, i64::from(elem));
@@ -404,7 +422,7 @@ impl LowerCx<'_> {
         inst: Option<ir::Inst>,
     ) {
         let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
-        let any = self.anything(b, at, n);
+        let any = self.anything(b, at, n, self.is_word(place, inst, n));
         // Of unknown floats some may be doubles that are no whole words.
         let torn = if elem == 0 {
             any
@@ -491,7 +509,7 @@ impl LowerCx<'_> {
         let some = match what {
             PieceOp::Note | PieceOp::Mark => {
                 let at = self.shadow_at(b, place, (segment::ZEROS, Channel::Integers));
-                self.anything(b, at, n)
+                self.anything(b, at, n, false)
             }
             PieceOp::Settle(_) | PieceOp::Clean => self.waiting(b),
         };

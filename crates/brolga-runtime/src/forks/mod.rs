@@ -89,6 +89,8 @@ pub(crate) struct Forks<S> {
     /// What tasks of forks touch that no other task of the same fork does.
     pub(crate) exclusive: Vec<ExclusiveAccess>,
     pub(crate) compared: ComparedMemory,
+    /// Pages of sums that are added up at once: where to, in which order, and where they are.
+    pub(crate) added_pages: Vec<(usize, usize, usize)>,
     /// A segment for each task: the first is that of the first task of all forks.
     pub(crate) strands: Strands<S>,
     /// Runs tasks; without one, the calling thread does.
@@ -207,6 +209,7 @@ impl<S> Default for Forks<S> {
             marks: Vec::new(),
             exclusive: Vec::new(),
             compared: ComparedMemory::default(),
+            added_pages: Vec::new(),
             strands: Vec::new(),
             executor: None,
             inline: false,

@@ -24,6 +24,9 @@ use crate::traps::{self, CodeRanges, Entry, RawTrap};
 /// Bytes of a record: which fork it is.
 const RECORD: usize = 8;
 
+/// So many pages of sums are added up by several threads.
+const MANY_PAGES: usize = 32;
+
 impl Segment {
     /// Run the forward passes of a fork's tasks.
     ///
@@ -215,8 +218,9 @@ impl Segment {
     /// The strands' pending sums are this segment's, the last one's first, and words of shadow that
     /// were poisoned there are here.
     fn add_up(&mut self, strands: &mut [Box<Self>], poisoned: &[usize]) -> ForkEnd {
+        let at_once = self.add_at_once(strands);
         for strand in strands.iter_mut().rev() {
-            if self.add_pending(strand).is_none() {
+            if !at_once && self.add_pending(strand).is_none() {
                 return ForkEnd::Lacking;
             }
             strand.forks.pending.broken = false;
@@ -227,6 +231,40 @@ impl Segment {
             unsafe { self.poison(at, 4) };
         }
         ForkEnd::Done
+    }
+
+    /// Where sums go to shadows, and there are many, threads take parts of the pages. Each page is
+    /// one thread's, and gets the sums of the last strand first. Whether that has been done.
+    fn add_at_once(&mut self, strands: &[Box<Self>]) -> bool {
+        let count: usize = strands.iter().map(|s| s.forks.pending.added.len()).sum();
+        let Some(executor) = self.forks.executor.clone().filter(|_| !self.is_strand() && count >= MANY_PAGES) else {
+            return false;
+        };
+        let (floats, page) = (FloatSize::of(self.forks.float_size), mappings::page());
+        let pages = &mut self.forks.added_pages;
+        pages.clear();
+        for pending in strands.iter().rev().map(|s| &s.forks.pending) {
+            for &(object, i) in &pending.added {
+                let object = &pending.objects[object];
+                let [to, from] = [object.shadow.start, object.place().start].map(|start| start + i * page);
+                pages.push((to, pages.len(), from));
+            }
+        }
+        pages.sort_unstable();
+        let (pages, parts) = (&*pages, count / (MANY_PAGES / 2));
+        // Sums of one page are in one part.
+        let begin = |part: usize| {
+            let at = part * count / parts;
+            at + pages[at..].iter().take_while(|p| at > 0 && p.0 == pages[at - 1].0).count()
+        };
+        executor.each(parts, &|part| {
+            for &(to, _, from) in &pages[begin(part)..begin(part + 1)] {
+                // SAFETY: a page of a strand's own memory, whose task is over; where the program
+                // has added, there is a shadow. No other part has either.
+                unsafe { floats.hand_over(from, to, page) };
+            }
+        });
+        true
     }
 
     /// Stack slots of what has forked may be shadows that tasks share. What lies above where this

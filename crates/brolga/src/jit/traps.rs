@@ -6,19 +6,21 @@
 //! **Answer.** Every instruction of derived code carries the source location of the primal
 //! instruction it stems from; Cranelift keeps source locations and trap codes by code offset. A
 //! trap's address therefore names a primal instruction and a code: [`CodeMap::explain`] looks both
-//! up, and says what the code means. A trap in a task, a time loop or a call that is undone is
-//! explained by what the run time knows of it ([`explained`]).
+//! up, and says what the code means. In a function that is made for a fork it is the call that
+//! forks. A trap in a task, a time loop or a call that is undone is explained by what the run time
+//! knows of it ([`explained`]).
 //!
 //! **Cost.** None, where nothing traps, but for the codes and locations of each function, which are
 //! kept. A trap costs a binary search for the function, and a search through its codes and
 //! locations.
 
 use brolga_ir::driver::Driver;
+use brolga_ir::fork::made_for;
 use brolga_ir::inst::Check;
 use brolga_ir::lower::CHECK_SRCLOC;
 use brolga_ir::program::functions_used;
 use brolga_ir::time_loop::step_of;
-use brolga_ir::{FuncKey, Program};
+use brolga_ir::{FuncKey, Origin, Program};
 use brolga_runtime::{Cause, CodeRanges, Lease, RawTrap, Signal};
 use brolga_transform::LoopOutcome;
 use cranelift_codegen::ir::{self, TrapCode};
@@ -105,9 +107,9 @@ impl CodeMap {
         let (code, message) = describe(program, code, loc, raw);
         let n = loc & !CHECK_SRCLOC;
         let inst = (n != 0 && n != !CHECK_SRCLOC).then(|| ir::Inst::from_u32(n - 1));
-        let origin = inst.map(|i| program.origin(f.owner, i));
-        let prim = &program.funcs[origin.as_ref().map_or(f.owner, |o| o.func)];
-        let inst = origin.as_ref().map(|o| o.inst);
+        let mut chain = written(program, f.owner, inst).into_iter();
+        let (func, inst) = chain.next().unwrap_or((f.owner, None));
+        let prim = &program.funcs[func];
         let body = prim.body.as_ref();
         let first = body.and_then(first_inst);
         let inst = inst.filter(|&i| {
@@ -115,7 +117,7 @@ impl CodeMap {
         });
         Trap {
             code,
-            function: prim.symbol.clone(),
+            function: made_for(&prim.symbol).map_or(&*prim.symbol, |of| of.0).to_owned(),
             source_name: prim.source_name(),
             block: inst.and_then(|i| body?.layout.inst_block(i)),
             inst,
@@ -125,12 +127,51 @@ impl CodeMap {
                 .or_else(|| first.filter(|_| raw.cause == Cause::Stack))
                 .map(|i| prim.lines[i])
                 .filter(|&l| l != 0),
-            inlined: origin
-                .map_or_else(Vec::new, |o| o.calls.iter().map(|&(f, call)| program.place(f, call)).collect()),
+            inlined: chain.filter_map(|(f, call)| Some(program.place(f, call?))).collect(),
             phase: entered.name(),
             message,
         }
     }
+}
+
+/// A function, and an instruction in it.
+type WrittenPlace = (FuncKey, Option<ir::Inst>);
+
+/// An instruction and the calls by which it came into a function, from within, as the user wrote
+/// them. What is made for a fork is left out: where the function is, the last one is the call that
+/// forks, if the program has one such call only.
+fn written(program: &Program, func: FuncKey, inst: Option<ir::Inst>) -> Vec<WrittenPlace> {
+    let mut chain = vec![(func, inst)];
+    if let Some(Origin { func, inst, calls }) = inst.map(|i| program.origin(func, i)) {
+        chain = vec![(func, Some(inst))];
+        chain.extend(calls.into_iter().map(|(func, call)| (func, Some(call))));
+    }
+    let fork = |func: FuncKey| made_for(&program.funcs[func].symbol).map(|of| of.1);
+    chain.retain(|at| fork(at.0).is_none());
+    if let Some(fork) = fork(func) {
+        chain.extend(only_call(program, fork).map(|(func, call)| (func, Some(call))));
+    }
+    chain
+}
+
+/// The only call that has become one of this fork, also where that has been put in its place.
+fn only_call(program: &Program, fork: &str) -> Option<(FuncKey, ir::Inst)> {
+    let made = |func: FuncKey| made_for(&program.funcs[func].symbol).map(|of| of.1);
+    let bodies = program.funcs.iter().filter_map(|(k, f)| Some((k, f.body.as_ref()?)));
+    let mut found = None;
+    for (func, body) in bodies.filter(|&(k, _)| made(k).is_none()) {
+        for inst in body.layout.blocks().flat_map(|b| body.layout.block_insts(b)) {
+            let ir::InstructionData::Call { func_ref, .. } = body.dfg.insts[inst] else { continue };
+            if program.callee(body, func_ref).and_then(made) == Some(fork) {
+                let Origin { func, inst, calls } = program.origin(func, inst);
+                let call = [(func, inst)].into_iter().chain(calls).find(|at| made(at.0).is_none())?;
+                if found.replace(call).is_some_and(|before| before != call) {
+                    return None;
+                }
+            }
+        }
+    }
+    found
 }
 
 fn first_inst(body: &ir::Function) -> Option<ir::Inst> {
