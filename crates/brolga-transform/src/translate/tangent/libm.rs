@@ -115,10 +115,6 @@ fn copy(cx: Cx<'_, '_, '_, '_>) {
     let df = cx.delta_or_zero(w, from);
     let n = wide(cx, w, n);
     let [to, from] = [to, from].map(|p| Some(Val::Primal(p)));
-    if role == CopyRole::Ints {
-        let operands = [None, to, Some(dt), Some(n)];
-        return cx.helper(w, "brolga_tangent_zero", &operands, &[I64; 4], Defs::default(), false);
-    }
     let operands = [None, to, Some(dt), from, Some(df), Some(n)];
     cx.helper(w, "brolga_tangent_copy", &operands, &[I64; 6], Defs::default(), false);
 }
