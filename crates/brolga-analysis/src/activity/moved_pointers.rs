@@ -82,6 +82,14 @@ impl ActivityCx<'_> {
         input.uses_of(v, |cell| i.contents.of_cell(cell)).is_number()
     }
 
+    /// Whether a word that is taken for a pointer because pointers lie about may be a float.
+    pub(super) fn may_be_active(&self, x: ir::Value) -> bool {
+        let (p, func) = (self.input.pointers, self.input.func);
+        let root = p.root(x).filter(|&root| self.input.guessed.contains(root));
+        let from = root.and_then(|r| func.dfg.value_def(r).inst()).and_then(|load| access_address(func, load));
+        from.is_some_and(|addr| self.active_memory.contains(self.input.contents.find(addr)))
+    }
+
     /// Whether a word among pointers is moved as it is, and need not be known. In forward mode that
     /// is derived again it is moved as a double, whatever it is: no account of pieces is kept.
     pub(super) fn is_asked(&self, v: ir::Value, k: Kinds) -> bool {
@@ -90,6 +98,12 @@ impl ActivityCx<'_> {
             && (k.floats() == Kinds::F64 || i.derived_again && k.floats() == Kinds::NONE)
             && matches!((i.lanes[v], self.answer.lane[v]), (0, _) | (8, 8))
             && is_only_stored(i.func, i.uses, v)
+    }
+
+    /// The state of a word that is moved as a double.
+    pub(super) fn as_double(&mut self, v: ir::Value) -> State {
+        self.answer.lane[v] = 8;
+        State::Varied { definite: false }
     }
 
     /// A copy of a pointer or of a float, and nothing says which: a float's cotangent goes back in

@@ -583,7 +583,7 @@ impl ActivityCx<'_> {
             let cell = cell_of(func, p, at as i32);
             self.input.contents.of_cell(cell).moved()
         };
-        // What lies in a place that is copied onto itself is known for before or after, not for both.
+        // What lies in a place that is copied onto itself is known for before or after, not both.
         let [to, from] = [args[0], args[1]].map(|p| cell_of(func, p, 0));
         if to.0 == from.0 && to.1 != from.1 && to.1.abs_diff(from.1) < n.unsigned_abs() {
             return None;

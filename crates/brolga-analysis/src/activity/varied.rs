@@ -250,14 +250,6 @@ impl ActivityCx<'_> {
         self.active_memory.insert(self.input.contents.find(addr)) || new
     }
 
-    /// Whether a word that is taken for a pointer because pointers lie about may be a float.
-    fn may_be_active(&self, x: ir::Value) -> bool {
-        let (p, func) = (self.input.pointers, self.input.func);
-        let root = p.root(x).filter(|&root| self.input.guessed.contains(root));
-        let from = root.and_then(|r| func.dfg.value_def(r).inst()).and_then(|load| access_address(func, load));
-        from.is_some_and(|addr| self.active_memory.contains(self.input.contents.find(addr)))
-    }
-
     /// Whether something active is stored to a place of this name, or computed from it, whenever
     /// that may be.
     fn holds(&self, (base, offset): Cell, bytes: u32) -> bool {
@@ -534,13 +526,10 @@ impl ActivityCx<'_> {
         // On a typed tape there are no addresses among integers.
         let pointer = k.has(Kinds::POINTER) && !is_integer_access(func, inst);
         if moved && bytes == 8 && pointer {
-            let asked = self.is_asked(v, k);
-            if asked && self.input.derived_again {
-                self.answer.lane[v] = 8;
-                return State::Varied { definite: false };
-            }
-            if !asked && k.has_float() && is_handed_on(func, self.input.uses, v) {
-                self.either(inst);
+            match self.is_asked(v, k) {
+                true if self.input.derived_again => return self.as_double(v),
+                false if k.has_float() && is_handed_on(func, self.input.uses, v) => self.either(inst),
+                _ => {}
             }
         }
         let becomes =

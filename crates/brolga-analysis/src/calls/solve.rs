@@ -19,6 +19,7 @@ use crate::kinds::contents;
 use crate::kinds::loaded_bits::is_only_stored;
 use crate::kinds::pointers::{self, PointerInput, RootKind};
 use crate::lattice::kinds::Kinds;
+use crate::query::{access_address, is_taped_address};
 use crate::uses::Uses;
 use crate::variant::{ParamMode, ResultMode};
 
@@ -35,6 +36,13 @@ pub(crate) fn as_callee(program: &Program, func: &ir::Function) -> Vec<ParamMode
 /// Whether a call's result has been taken for a pointer that is not used as an address.
 fn is_unaddressed_result(p: &pointers::Pointers, v: ir::Value) -> bool {
     matches!(p.roots.get(&v), Some(RootKind::Call(..))) && !p.address.contains(v)
+}
+
+/// Whether a word that is moved need not be asked what it is: it is not just stored, or an address
+/// from a tape.
+fn is_known(input: &PointerInput<'_>, uses: &Uses, v: ir::Value) -> bool {
+    let load = input.func.dfg.value_def(v).inst();
+    load.is_none_or(|load| is_taped_address(input.func, load)) || !is_only_stored(input.func, uses, v)
 }
 
 /// What is in a function's memory, and in its integers.
@@ -62,6 +70,18 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses, asks
     loop {
         let p = pointers::compute(PointerInput { pointer_copy: copies.clone(), bits: bits.clone(), ..*input });
         let (c, mut found) = contents::compute(input, &p, uses, &carried);
+        if asks {
+            let among_floats = |v: ir::Value| {
+                let load = input.func.dfg.value_def(v).inst();
+                let addr = load.and_then(|load| access_address(input.func, load));
+                addr.is_some_and(|addr| c.of_class(addr).has_float())
+            };
+            let asked = |&v: &ir::Value| !is_known(input, uses, v) && among_floats(v);
+            let asked: Vec<ir::Value> = found.iter().filter(asked).collect();
+            for v in asked {
+                found.remove(v);
+            }
+        }
         found.extend(beside.iter());
         if found != copies {
             copies = found;
@@ -80,7 +100,7 @@ pub fn solve(input: &PointerInput<'_>, results: &[ResultMode], uses: &Uses, asks
         // What lies beside pointers is a pointer only if nothing says that it is a float: that is
         // asked last.
         let guesses = contents::beside_pointers(input.func, &c).into_iter();
-        beside.extend(guesses.filter(|&v| !asks || !is_only_stored(input.func, uses, v)));
+        beside.extend(guesses.filter(|&v| !asks || is_known(input, uses, v)));
         if beside.iter().filter(|&v| copies.insert(v)).count() == 0 {
             let mut guessed = EntitySet::new();
             guessed.extend(beside.iter().filter(|&v| !p.address.contains(v)));

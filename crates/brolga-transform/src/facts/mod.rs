@@ -154,9 +154,8 @@ impl<'a> Facts<'a> {
         };
         let input = at(&blocks);
         let (reload, deferred, told) = reloads(&input, options, mode, variant.preserved);
-        let asks = !program.vmctx_pointers_only && (options.tape != TapeKind::Typed || mode == Mode::Tangent);
         let solve::MemorySolution { pointers, guessed, contents, lanes, steps } =
-            inferred(program, variant, primal, summaries, asks);
+            inferred(program, variant, primal, summaries, asks(program, options, mode));
         let constant = ConstantMemory::compute(
             &ConstantInput { program, variant, func, cfg, blocks: &blocks, effects: summaries.effects() },
             root,
@@ -180,7 +179,7 @@ impl<'a> Facts<'a> {
             untracked,
             demanded,
             derived_again: options.tape == TapeKind::Typed,
-            asks,
+            asks: asks(program, options, mode),
             guessed: &guessed,
         };
         let (activity, mut problems) = activity::compute(&input);
@@ -611,6 +610,12 @@ fn loads_pointers(
     pointers: &Pointers,
 ) -> bool {
     !program.vmctx_pointers_only && (summaries.loads_pointers() || summarise::loads_pointers(func, cfg, pointers))
+}
+
+/// Whether the run asks what a word is that is loaded and stored as it is. A typed tape records no
+/// addresses, but forward mode needs none. Words of an instance's memory have no shadow to ask.
+fn asks(program: &Program, options: &Options, mode: Mode) -> bool {
+    !program.vmctx_pointers_only && (options.tape != TapeKind::Typed || mode == Mode::Tangent)
 }
 
 /// What the function's integers and its memory are.

@@ -9,6 +9,8 @@
 //! the shadow as the function does of the primal.
 
 use brolga_analysis::lattice::kinds::Kinds;
+use brolga_analysis::memory::reaching_store::last_store;
+use brolga_analysis::query::cell::cell_of;
 use brolga_analysis::{CopyRole, MemRole, computed_operands};
 use brolga_ir::inst::{AdOp, Arith, Check, ClearQuery, Defs, ShadowPlace, Shape, Val};
 use brolga_ir::{Diagnostic, MemoryMode, Mode};
@@ -301,16 +303,22 @@ pub(crate) fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, f
 }
 
 /// A copy of which shadows are asked what each word is: there may be floats among what are taken
-/// for pointers, and anything where nothing is known.
+/// for pointers, and anything where nothing is known. A place that a record has for a pointer may
+/// have held a float before, unless the pointer is seen to be stored there.
 fn asked_role(cx: Cx<'_, '_, '_, '_>, role: CopyRole, from: ir::Value) -> CopyRole {
-    let unknown = |f: &(i32, MemRole)| matches!(f.1, MemRole::Kill { bytes: 8, .. });
+    let floats = cx.facts().contents.of_class(from).floats();
+    let unknown = |&(off, role): &(i32, MemRole)| match role {
+        MemRole::Kill { bytes: 8, .. } => true,
+        MemRole::Pointer => floats != Kinds::NONE && !is_pointer_stored(cx, from, off),
+        _ => false,
+    };
     match &role {
         CopyRole::Pointers => {}
         CopyRole::Fields(fields) if fields.iter().any(unknown) => {}
         _ => return role,
     }
     let fields = if let CopyRole::Fields(fields) = &role { &fields[..] } else { &[] };
-    let floats = fields.iter().fold(cx.facts().contents.of_class(from).floats(), |all, f| match f.1 {
+    let floats = fields.iter().fold(floats, |all, f| match f.1 {
         MemRole::Float(shape) => all.join(Kinds::of_type(shape.ty())),
         _ => all,
     });
@@ -318,6 +326,13 @@ fn asked_role(cx: Cx<'_, '_, '_, '_>, role: CopyRole, from: ir::Value) -> CopyRo
         Kinds::F64 => CopyRole::Floats(8),
         _ => CopyRole::Mixed,
     }
+}
+
+/// Whether the last store to a place before a copy stores a pointer.
+fn is_pointer_stored(cx: Cx<'_, '_, '_, '_>, p: ir::Value, off: i32) -> bool {
+    let (func, facts) = (cx.func(), cx.facts());
+    let found = last_store(func, facts.cfg, cx.inst(), cell_of(func, p, off), 8).filter(|f| f.offset == 0);
+    found.is_some_and(|f| facts.pointers.root(func.dfg.inst_args(f.store)[0]).is_some())
 }
 
 /// A copy of a struct: each field as a load and a store of its own, all loads before all stores,

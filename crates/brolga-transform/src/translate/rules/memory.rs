@@ -130,8 +130,10 @@ pub(crate) fn store(cx: &mut StmtCx<'_, '_, '_>) {
     let off = brolga_analysis::query::access_offset(cx.func(), inst);
     remember(cx, addr, off, stored_type(cx.func(), inst), 0);
     let x = brolga_analysis::query::stored_operand(cx.func(), inst).expect("a store writes a value");
-    move_word(cx, addr, off, x);
+    let moved = move_word(cx, addr, off, x);
     match cx.facts().activity.mem[inst] {
+        // What the analysis knows is no float's.
+        MemRole::Pointer if moved => cx.zero_mem(addr, off, 8, ClearQuery::Nothing),
         // Most likely a number: that may be stored anywhere.
         MemRole::Float(shape @ (Shape::Bytes { .. } | Shape::Demand { .. })) => {
             if let Some(ct) = cx.take_mem(addr, off, shape) {

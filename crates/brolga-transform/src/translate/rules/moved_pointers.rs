@@ -82,12 +82,11 @@ pub(crate) fn is_asked(cx: Cx<'_, '_, '_, '_>, v: ir::Value) -> bool {
         return false;
     };
     let is_target = |u: &Use| match *u {
-        Use::Inst(store, _) => {
-            facts.activity.mem[store] != MemRole::Pointer && facts.delta(func.dfg.inst_args(store)[1]).is_some()
-        }
+        Use::Inst(store, _) => facts.delta(func.dfg.inst_args(store)[1]).is_some(),
         Use::Edge(..) => false,
     };
     cx.ty(v) == I64
+        && facts.pointers.root(v).is_none()
         && facts.activity.lane[v] != 4
         && facts.delta(func.dfg.inst_args(load)[0]).is_some()
         && is_only_stored(func, facts.uses, v)
@@ -130,12 +129,12 @@ fn shadow_word(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, place: ShadowPlace) -> V
     cx.emit(w, AdOp::LoadDelta { place, loaded }, I64)
 }
 
-/// A store of a word that has been asked: the shadow of a pointer is stored in the forward pass,
-/// and taken out by the pullback, before the cotangent is. Where there was a pointer and is none
-/// now, the forward pass stores zero.
-pub(crate) fn move_word(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, x: ir::Value) {
+/// A store; whether it is one of a word that has been asked. The shadow of a pointer is stored in
+/// the forward pass, and taken out by the pullback, before the cotangent is. Where there was a
+/// pointer and is none now, the forward pass stores zero.
+pub(crate) fn move_word(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, x: ir::Value) -> bool {
     let asks = cx.facts().options.tape != TapeKind::Typed && is_asked(cx, x);
-    let Some(place) = cx.facts().place(addr, off).filter(|_| asks) else { return };
+    let Some(place) = cx.facts().place(addr, off).filter(|_| asks) else { return false };
     let w = FragmentKind::After;
     let (old, zero) = (shadow_word(cx, w, place), cx.iconst(w, 0));
     let least = least_of(cx, x);
@@ -152,6 +151,7 @@ pub(crate) fn move_word(cx: Cx<'_, '_, '_, '_>, addr: ir::Value, off: i32, x: ir
     let (is_pointer, value) = (is_address(cx, w, word, least), cx.iconst(w, 0));
     let cotangent = cx.emit(w, AdOp::Arith(Arith::Select, [is_pointer, value, word].into(), I64), I64);
     cx.push(w, Defs::default(), AdOp::StoreDelta { place, value, vdelta: Some(cotangent) });
+    true
 }
 
 /// A field of a record that is copied as a float: the same.
@@ -229,7 +229,9 @@ fn may_move_pointer(cx: Cx<'_, '_, '_, '_>, inst: ir::Inst, z: ir::Value) -> boo
     if cx.ty(z).lane_type().is_float() {
         return (0..bytes).step_by(8).any(given);
     }
-    !is_plain_integer(func, inst) && !is_integer_access(func, inst) && facts.number_uses(z).escapes
+    // A place that is known for a number's may have had a pointer before.
+    let moves = || is_only_stored(func, facts.uses, z) || facts.number_uses(z).escapes;
+    !is_plain_integer(func, inst) && !is_integer_access(func, inst) && moves()
 }
 
 /// What is copied.

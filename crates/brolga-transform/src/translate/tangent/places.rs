@@ -36,7 +36,9 @@ pub(super) fn load(cx: Cx<'_, '_, '_, '_>) {
         expect_no_tangent(cx, addr, off);
     }
     match cx.facts().activity.mem[inst] {
-        role if is_moved_word(cx, z, role) => {
+        // Its tangent is moved as a word, too, whatever is thought of it: it may be the shadow of a
+        // pointer.
+        _ if is_asked(cx, z) => {
             let place = cx.facts().place(addr, off).expect("a word that is asked has a shadow");
             if keeps_pieces(cx) {
                 tell(cx, PieceOp::Note, addr, off, 8);
@@ -56,12 +58,6 @@ pub(super) fn load(cx: Cx<'_, '_, '_, '_>) {
         _ if cx.facts().is_active(z) => define(cx, z, None),
         MemRole::Float(_) | MemRole::None | MemRole::Kill { .. } => {}
     }
-}
-
-/// Whether a word is moved as it is: its tangent is moved as a word, too, whatever is thought of it,
-/// since it may be the shadow of a pointer.
-fn is_moved_word(cx: Cx<'_, '_, '_, '_>, v: ir::Value, role: MemRole) -> bool {
-    role != MemRole::Pointer && is_asked(cx, v)
 }
 
 /// Whether the run keeps account of pieces: one that is derived again does not.
@@ -92,7 +88,7 @@ pub(super) fn store(cx: Cx<'_, '_, '_, '_>) {
     let off = access_offset(cx.func(), inst);
     let x = cx.args()[0];
     match cx.facts().activity.mem[inst] {
-        role if is_moved_word(cx, x, role) => {
+        role if is_asked(cx, x) => {
             if matches!(role, MemRole::Float(_)) {
                 const_store_check(cx, addr);
             }
