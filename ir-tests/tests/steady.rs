@@ -51,6 +51,7 @@ fn a_second_call_allocates_nothing() {
             "bits/cut.clif",
             "bits/halves.clif",
             "bits/words.clif",
+            "memory/moved_pointers.clif",
             "programs/time_loops.clif",
             "programs/inverse_pairs.clif",
             "programs/dual_numbers.clif",

@@ -525,10 +525,10 @@ impl ActivityCx<'_> {
         let could_be_float = k.has(Kinds::F64) && bytes >= 8 || k.has(Kinds::F32) && bytes >= 4;
         // On a typed tape there are no addresses among integers.
         let pointer = k.has(Kinds::POINTER) && !is_integer_access(func, inst);
-        if moved && bytes == 8 && pointer {
+        if moved && bytes == 8 && (pointer || self.input.derived_again) {
             match self.is_asked(v, k) {
                 true if self.input.derived_again => return self.as_double(v),
-                false if k.has_float() && is_handed_on(func, self.input.uses, v) => self.either(inst),
+                false if pointer && k.has_float() && is_handed_on(func, self.input.uses, v) => self.either(inst),
                 _ => {}
             }
         }

@@ -218,7 +218,7 @@ fn copy(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, n: ir::Value) {
     }
     let role = if moved_pointers::asks_each_word(cx, from) { asked_role(cx, role, from) } else { role };
     if let CopyRole::Fields(fields) = role {
-        return copy_fields(cx, to, from, &fields);
+        return copy_fields(cx, (to, from, n), &fields);
     }
     if matches!(role, CopyRole::Floats(_) | CopyRole::Mixed) && !cx.facts().sure(to) && cx.facts().delta(from).is_some()
     {
@@ -303,22 +303,16 @@ pub(crate) fn copied_where_no_shadow_is(cx: Cx<'_, '_, '_, '_>, to: ir::Value, f
 }
 
 /// A copy of which shadows are asked what each word is: there may be floats among what are taken
-/// for pointers, and anything where nothing is known. A place that a record has for a pointer may
-/// have held a float before, unless the pointer is seen to be stored there.
+/// for pointers, and anything where nothing is known.
 fn asked_role(cx: Cx<'_, '_, '_, '_>, role: CopyRole, from: ir::Value) -> CopyRole {
-    let floats = cx.facts().contents.of_class(from).floats();
-    let unknown = |&(off, role): &(i32, MemRole)| match role {
-        MemRole::Kill { bytes: 8, .. } => true,
-        MemRole::Pointer => floats != Kinds::NONE && !is_pointer_stored(cx, from, off),
-        _ => false,
-    };
+    let unknown = |f: &(i32, MemRole)| matches!(f.1, MemRole::Kill { bytes: 8, .. });
     match &role {
         CopyRole::Pointers => {}
         CopyRole::Fields(fields) if fields.iter().any(unknown) => {}
         _ => return role,
     }
     let fields = if let CopyRole::Fields(fields) = &role { &fields[..] } else { &[] };
-    let floats = fields.iter().fold(floats, |all, f| match f.1 {
+    let floats = fields.iter().fold(cx.facts().contents.of_class(from).floats(), |all, f| match f.1 {
         MemRole::Float(shape) => all.join(Kinds::of_type(shape.ty())),
         _ => all,
     });
@@ -336,8 +330,14 @@ fn is_pointer_stored(cx: Cx<'_, '_, '_, '_>, p: ir::Value, off: i32) -> bool {
 }
 
 /// A copy of a struct: each field as a load and a store of its own, all loads before all stores,
-/// since places may overlap.
-fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &[(i32, MemRole)]) {
+/// since places may overlap. A place that a record has for a pointer may have held a float before,
+/// unless the pointer is seen to be stored there: then shadows are asked which words are pointers.
+fn copy_fields(cx: Cx<'_, '_, '_, '_>, (to, from, n): (ir::Value, ir::Value, ir::Value), fields: &[(i32, MemRole)]) {
+    let mut pointers = fields.iter().filter(|f| f.1 == MemRole::Pointer);
+    let asks = pointers.any(|f| !is_pointer_stored(cx, from, f.0)) && moved_pointers::asks_each_word(cx, from);
+    if asks {
+        moved_pointers::copy(cx, CopiedBytes { to, from, n: Some(n), off: 0 }, false);
+    }
     let (dt, df) = (cx.delta_or_zero(FragmentKind::Before, to), cx.delta_or_zero(FragmentKind::Before, from));
     let (pt, pf) = (Val::Primal(to), Val::Primal(from));
     let mut pointers = Vec::new();
@@ -345,7 +345,10 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
         if let MemRole::Float(shape) = role {
             moved_pointers::expect_float_field(cx, from, off, shape);
         }
-        if role == MemRole::Pointer {
+        if role == MemRole::Pointer && !asks {
+            if !is_pointer_stored(cx, from, off) {
+                moved_pointers::expect_pointer_field(cx, from, off);
+            }
             let p = cx.emit(FragmentKind::Before, AdOp::LoadOld { addr: pf, off, ty: I64 }, I64);
             let d =
                 cx.emit(FragmentKind::Before, AdOp::LoadDelta { place: ShadowPlace::new(pf, df, off), loaded: p }, I64);
@@ -361,11 +364,16 @@ fn copy_fields(cx: Cx<'_, '_, '_, '_>, to: ir::Value, from: ir::Value, fields: &
         match role {
             MemRole::Float(shape) => taken.extend(cx.take_mem(to, off, shape).map(|ct| (off, ct, shape))),
             MemRole::Kill { bytes, checked } => {
-                if bytes == 8 && moved_pointers::may_copy_pointers(cx, from) {
+                if bytes == 8 && !asks && moved_pointers::may_copy_pointers(cx, from) {
                     moved_pointers::copy(cx, CopiedBytes { to, from, n: None, off }, false);
                 }
                 let asks = if checked { ClearQuery::Zero } else { ClearQuery::Nothing };
                 cx.zero_mem(to, off, bytes, asks);
+            }
+            MemRole::Pointer if asks => {
+                let Some(place) = cx.facts().place(to, off) else { continue };
+                let take = AdOp::TakeMem { place, shape: Shape::F64 };
+                taken.push((off, cx.emit(FragmentKind::Rvs, take, types::F64), Shape::F64));
             }
             MemRole::Pointer | MemRole::None => {}
         }

@@ -91,7 +91,12 @@ pub(crate) fn is_asked(cx: Cx<'_, '_, '_, '_>, v: ir::Value) -> bool {
         && facts.delta(func.dfg.inst_args(load)[0]).is_some()
         && is_only_stored(func, facts.uses, v)
         && facts.uses.of(v).iter().all(is_target)
-        && may_move_pointer(cx, load, v)
+        && (may_move_pointer(cx, load, v) || facts.options.tape == TapeKind::Typed && !is_integer(cx, load))
+}
+
+/// Whether an access says that what it moves is an integer.
+fn is_integer(cx: Cx<'_, '_, '_, '_>, inst: ir::Inst) -> bool {
+    is_plain_integer(cx.func(), inst) || is_integer_access(cx.func(), inst)
 }
 
 /// The least address among the bits of what a word may be.
@@ -166,6 +171,16 @@ pub(crate) fn expect_float_field(cx: Cx<'_, '_, '_, '_>, from: ir::Value, off: i
     trap_if_pointer(cx, w, place, word, if shape.lane_bytes() == 4 { LEAST_AMONG_SINGLES } else { LEAST });
 }
 
+/// A field of a record that is copied as a pointer: a trap if it may be a float.
+pub(crate) fn expect_pointer_field(cx: Cx<'_, '_, '_, '_>, from: ir::Value, off: i32) {
+    let w = FragmentKind::Before;
+    let word = cx.emit(w, AdOp::LoadOld { addr: Val::Primal(from), off, ty: I64 }, I64);
+    let end = cx.iconst(w, END);
+    let op = AdOp::Arith(Arith::Icmp(IntCC::UnsignedGreaterThanOrEqual), [word, end].into(), types::I8);
+    let is_float = cx.emit(w, op, types::I8);
+    cx.push(w, Defs::default(), AdOp::TrapIf(is_float, Check::UntrackedBits));
+}
+
 /// A trap if a word is an address that has a shadow of its own.
 fn trap_if_pointer(cx: Cx<'_, '_, '_, '_>, w: FragmentKind, place: ShadowPlace, loaded: Val, least: i64) {
     let delta = cx.emit(w, AdOp::LoadDelta { place, loaded }, I64);
@@ -231,7 +246,7 @@ fn may_move_pointer(cx: Cx<'_, '_, '_, '_>, inst: ir::Inst, z: ir::Value) -> boo
     }
     // A place that is known for a number's may have had a pointer before.
     let moves = || is_only_stored(func, facts.uses, z) || facts.number_uses(z).escapes;
-    !is_plain_integer(func, inst) && !is_integer_access(func, inst) && moves()
+    !is_integer(cx, inst) && moves()
 }
 
 /// What is copied.
