@@ -6,7 +6,7 @@
 //! inverse          the function that undoes a function on memory
 //! loop_rotate      loops test at their ends
 //! licm_gvn         loop-invariant code motion and value numbering, in short functions
-//! loop_layout      the three above, in order
+//! loop_layout      the two above, in order
 //! simplify_cfg     blocks are joined, what has no use goes
 //! verified         Cranelift's verifier between passes
 //! linear, pure     what passes ask: sums of multiples of values; which instructions may move

@@ -1,4 +1,4 @@
-//! Derived instructions: a closed set, so that printing and lowering are exhaustive matches.
+//! Derived instructions: a closed set, so that printing and verifying are exhaustive matches.
 //!
 //! **Question.** Of which instructions are a forward pass and a pullback made, and what do their
 //! names mean?

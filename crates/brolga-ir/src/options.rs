@@ -263,7 +263,9 @@ pub struct Options {
     pub float_order: FloatOrder,
     /// How a tape that is full is noticed.
     pub tape: TapeKind,
-    /// Passes that are left out, for tests and measurements: none of the others depends on one.
+    /// Passes that are left out, for tests and measurements. Without one that another builds on
+    /// (`dce` for `rerun-loops`, `partial-sums` for most of `preaccumulate`) that one does
+    /// nothing.
     #[doc(hidden)]
     pub disabled: PassSet,
     /// Whether derived code is to be fast, or to be there soon.
@@ -301,7 +303,8 @@ pub struct Options {
     /// What is checked of functions that undo others.
     pub inverse_check: InverseCheck,
     /// Verify each derived graph after each stage that makes or changes it ([`crate::verify`]),
-    /// and derived CLIF after each pass, so that an internal error names the stage. Debug builds do
+    /// and derived CLIF after the last pass, or after each if that fails, so that an internal error
+    /// names the stage. Debug builds do
     /// so unless told otherwise. Every emitted function is verified in any case.
     pub verify_stages: bool,
     /// Check at run time what the caller promises and what generated code relies on: bounds and
