@@ -40,7 +40,7 @@ pub const MOST_TASKS: i64 = 64;
 
 /// The code with which a call traps whose range ends before it begins, its name and a sentence.
 pub const NEGATIVE_RANGE: (u8, &str, &str) =
-    (239, "negative_range", "the range of a parallel loop ends before it begins; pass limits with lo <= hi");
+    (239, "negative_range", "the range of a parallel loop ends before it begins; pass limits with lo <= hi, or n >= 0");
 
 /// What can be called.
 #[derive(Clone, Copy, PartialEq, Eq)]

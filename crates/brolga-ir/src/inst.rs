@@ -382,8 +382,8 @@ impl Check {
             }
             Check::MovedPointer => {
                 "what is moved as a number, or as a float, has a shadow as pointers have, which would stay behind; use \
-                 the pointer as an address in the function that moves it, move it by `memcpy`, or, if it is a number, \
-                 set its place in the shadow to zero"
+                 the pointer as an address in the function that moves it, move it by `memcpy` (in a derivative that \
+                 is derived again, field by field), or, if it is a number, set its place in the shadow to zero"
             }
         }
     }
