@@ -47,7 +47,7 @@ use crate::pipeline::all_variants::DerivationInput;
 use crate::pipeline::inline_rollback::attempt;
 use crate::stand_in::none_is_derived;
 use crate::standalone::derived_func::DerivedFunc;
-use crate::standalone::{as_written, indirect, prelude, taken, whole_numbers};
+use crate::standalone::{as_written, indirect, prelude, taken};
 
 /// What a parameter of a nested function is; numbers count parameters and results of the primal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,8 +193,7 @@ fn derived(
     let mut out = Vec::new();
     let mut put = |symbol: String, func: &ir::Function, variant: &Variant, segment: Option<usize>| {
         let helpers = prelude::Helpers::Nested { pieces: found.pieces };
-        let func = whole_numbers::used(as_written(func.clone(), &found.names));
-        let func = prelude::expanded(func, helpers, isa);
+        let func = prelude::expanded(as_written(func.clone(), &found.names), helpers, isa);
         out.push(DerivedFunc { symbol, func, of: variant.func, segment });
     };
     let segment_at = |variant: &Variant| Some(dead_segment_arg::position(variant));

@@ -5,10 +5,9 @@
 //!
 //! **Answer.** Helpers of the run time are bodies in CLIF there ([`prelude`]), or functions
 //! ([`pieces`]), and functions say of a function pointer what its forward pass and its pullback
-//! are ([`indirect`]); memory for typed tapes is in [`typed_tape`]. Cotangents whose pieces stay
-//! together need no helper ([`whole_numbers`]). Derivatives that are derived again
-//! ([`crate::nested`]) and those that become part of another module ([`mod@crate::embed`]) are such
-//! functions.
+//! are ([`indirect`]); memory for typed tapes is in [`typed_tape`]. Derivatives that are derived
+//! again ([`crate::nested`]) and those that become part of another module ([`mod@crate::embed`])
+//! are such functions.
 //!
 //! **Errors.** Two functions of one name (AD0004).
 //!
@@ -19,7 +18,6 @@ pub mod indirect;
 pub(crate) mod pieces;
 pub mod prelude;
 pub(crate) mod typed_tape;
-pub(crate) mod whole_numbers;
 
 use brolga_ir::names::Names;
 use brolga_ir::program::symbol_of;
